@@ -1,0 +1,1 @@
+"""Benchmarks and storage measurement for the checkpoint stores of LLM agents."""

@@ -1,0 +1,33 @@
+"""Finds backends through the entry-point group `savermark.backends`."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from savermark.errors import BackendError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from savermark.backends.base import Backend
+
+GROUP = "savermark.backends"
+
+
+def backend_names() -> list[str]:
+    """Registered backends, sorted by name."""
+    return sorted(entry_points(group=GROUP).names)
+
+
+def get_backend(name: str) -> type[Backend]:
+    """The backend of this name.
+
+    Raises `UsageError` for an unknown name, `BackendError` when its package cannot be imported.
+    """
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in found:
+        raise UsageError(unknown("backend", name, found))
+    try:
+        backend: type[Backend] = found[name].load()
+    except ImportError as error:
+        raise BackendError(f"backend {name!r} cannot be imported: {error}") from error
+    return backend

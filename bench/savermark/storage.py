@@ -49,7 +49,19 @@ class FootprintRow:
 
 @dataclass(frozen=True, slots=True)
 class FloorRow:
-    """The least bytes a thread's contents could take: each distinct payload once."""
+    """The least bytes a thread's contents could take: each distinct payload once.
+
+    A payload is the serialized value of one row of the `writes` table; two are the same when type
+    tag and bytes are equal, in whatever channel or namespace of the thread they stand.
+    `distinct_payloads` counts them (a `null` write is one of 0 bytes), `bytes` sums their length.
+    Writes are the right unit because every state of a thread can be rebuilt from them, and because
+    each engine keeps them as the same bytes: blobs, snapshots and channel values inside checkpoints
+    are derived, and cut up differently by each. So the floor is equal on all backends.
+
+    A thread that holds nothing has zeros. A thread that holds checkpoints but no writes has no
+    row: the runtime did not store them (durability `exit` with full channels), and a floor of zero
+    would be a lie. An encrypting serializer makes every payload distinct.
+    """
 
     thread_id: str
     distinct_payloads: int

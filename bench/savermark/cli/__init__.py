@@ -1,0 +1,97 @@
+"""The command line: one file a verb; a verb parses and prints, and decides nothing."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from savermark.errors import SavermarkError, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Verb -> its one-line help. Verbs are imported when asked for: pandas and matplotlib take longer
+# to import than most verbs take to run.
+VERBS = {
+    "run": "Run workloads on backends, measured, into a result with tables, plots and a page.",
+    "show": "Print a result's summary table.",
+    "report": "Write a result's report, page, plots and frames again.",
+    "compare": "Compare two results, case by case, with a verdict.",
+    "list": "List workloads, backends, profiles or results.",
+    "env": "Print what decides the numbers on this machine.",
+}
+
+
+class _Verbs(click.Group):
+    """A group whose verbs are looked up by name in this folder."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"savermark.cli.{cmd_name}_verb")
+        command: click.Command = module.command
+        command.short_help = VERBS[cmd_name]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            raise click.UsageError(unknown("verb", args[0], VERBS))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="savermark", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Measure what agent checkpoints cost: rows, bytes and latency, per thread and backend.
+
+    Data goes to stdout; progress and warnings to stderr. Exit codes: 0 ok, 1 failed, 2 usage,
+    3 regression or broken contract, 4 not comparable.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; every expected failure is one line on stderr and an exit code."""
+    sys.exit(run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Like `main`, but returns the exit code (for tests and callers)."""
+    try:
+        outcome: Any = cli.main(args=argv, prog_name="savermark", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.UsageError as error:
+        _complain(error.format_message())
+        if error.ctx is not None:
+            click.echo(f"try: {error.ctx.command_path} --help", err=True)
+        return 2
+    except click.ClickException as error:
+        _complain(error.format_message())
+        return error.exit_code
+    except SavermarkError as error:
+        _complain(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted; finished trials are kept, `savermark run --resume latest` goes on")
+        return 130
+    except BrokenPipeError:  # the reader of stdout left, as `| head` does
+        sys.stderr.close()
+        return 0
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _complain(message: str) -> None:
+    one_line = " ".join(message.split())
+    click.echo(f"savermark: {one_line}", err=True)

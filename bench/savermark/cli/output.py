@@ -1,0 +1,92 @@
+"""How a verb prints a frame: a table for people, JSON, CSV or Markdown for everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMATS = ("table", "json", "csv", "md")
+
+Formatter = Callable[[Any], str]
+
+format_option = click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How data is printed on stdout.",
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks.")
+
+
+def emit_frame(
+    frame: pd.DataFrame, fmt: str, *, show: dict[str, Formatter] | None = None, title: str = ""
+) -> None:
+    """Print `frame` on stdout.
+
+    JSON and CSV carry every column as it is (records, base units); the table and Markdown carry
+    the columns named in `show`, each through its formatter.
+    """
+    if fmt == "json":
+        click.echo(frame.to_json(orient="records", indent=2, force_ascii=False))
+    elif fmt == "csv":
+        click.echo(frame.to_csv(index=False), nl=False)
+    else:
+        columns, rows = _as_text(frame, show)
+        click.echo(_markdown(columns, rows) if fmt == "md" else "", nl=fmt == "md")
+        if fmt == "table":
+            _print_table(columns, rows, title)
+
+
+def emit_json(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def remark(message: str, *, quiet: bool = False) -> None:
+    """A line for the person at the terminal, on stderr."""
+    if not quiet:
+        click.echo(message, err=True)
+
+
+def _as_text(
+    frame: pd.DataFrame, show: dict[str, Formatter] | None
+) -> tuple[list[str], list[list[str]]]:
+    chosen = {c: f for c, f in (show or dict.fromkeys(frame.columns, str)).items() if c in frame}
+    rows = [
+        ["–" if _missing(value) else chosen[column](value) for column, value in zip(chosen, row)]
+        for row in frame[list(chosen)].itertuples(index=False, name=None)
+    ]
+    return list(chosen), rows
+
+
+def _missing(value: Any) -> bool:
+    import pandas as pd
+
+    return bool(pd.isna(value)) if not isinstance(value, list | tuple | dict) else False
+
+
+def _markdown(columns: list[str], rows: list[list[str]]) -> str:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(columns), line(["---"] * len(columns)), *map(line, rows)])
+
+
+def _print_table(columns: list[str], rows: list[list[str]], title: str) -> None:
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(row[index][:1].isdigit() or row[index] == "–" for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if Console().is_terminal else 200).print(table)

@@ -1,0 +1,134 @@
+"""Modest statistics over raw samples: medians with intervals, ranks, and what n does not carry.
+
+Everything here is a pure function of its arguments and seeded, so a report made twice is the same
+report. Samples of one trial are not independent of each other (they share a process and a minute),
+so an interval says how well the trial's median is known, not how the next run will turn out;
+`separated` looks at that, across repetitions. docs/method.md explains what is concluded from what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Values = NDArray[np.float64]
+
+CONFIDENCE = 0.95  # two-sided; the field's habit, and what the coverage tests check
+RESAMPLES = 2_000  # the ends of a 95 % interval then rest on 50 resamples each
+SEED = 20_260_101  # any fixed number: the same samples must give the same interval
+
+# A percentile is shown only where a whole sample lies beyond it: 1 of 10, 1 of 20, 1 of 100.
+PERCENTILE_MIN_N = {50: 1, 90: 10, 95: 20, 99: 100}
+# Six is the least n whose full range holds the median with 95 % (1 - 2 * 0.5**n = 0.969).
+INTERVAL_MIN_N = 6
+WINDOW_SHARE = 0.1  # first, middle and last tenth of the way
+WINDOW_MIN_N = 5  # a median of fewer says nothing; below 3 * 5 samples there are no windows
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate and the interval around it; `low` and `high` are None where n is too small."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def percentile(values: Values, q: int) -> float | None:
+    """The q-th percentile, or None where n does not carry it (`PERCENTILE_MIN_N`)."""
+    if values.size < PERCENTILE_MIN_N[q]:
+        return None
+    return float(np.percentile(values, q))
+
+
+def bootstrap_medians(values: Values, rng: np.random.Generator, resamples: int) -> Values:
+    """The medians of `resamples` bootstrap resamples of `values`, without drawing the resamples.
+
+    The k-th smallest of n uniform draws follows Beta(k, n - k + 1), so the ranks that a resample's
+    middle has are drawn directly. That is the same distribution at a cost that does not grow with
+    n: what lets a report over 10,000 samples take a fraction of a second.
+    """
+    ordered = np.sort(values)
+    n = ordered.size
+    if n % 2:
+        middle = (n + 1) // 2
+        return ordered[_ranks(rng.beta(middle, n - middle + 1, resamples), n)]
+    half = n // 2
+    lower = rng.beta(half, half + 1, resamples)
+    # Given the lower middle, the upper one is the least of `half` uniforms above it.
+    upper = lower + (1 - lower) * rng.beta(1, half, resamples)
+    return (ordered[_ranks(lower, n)] + ordered[_ranks(upper, n)]) / 2
+
+
+def _ranks(uniform: Values, n: int) -> NDArray[np.intp]:
+    return np.minimum((uniform * n).astype(np.intp), n - 1)
+
+
+def median_interval(values: Values, seed: int = SEED) -> Interval:
+    """The median with its bootstrap interval (percentile method); raises on an empty array."""
+    if values.size < INTERVAL_MIN_N:
+        return Interval(float(np.median(values)), None, None)
+    medians = bootstrap_medians(values, np.random.default_rng(seed), RESAMPLES)
+    return Interval(float(np.median(values)), *_ends(medians))
+
+
+def median_ratio(a: Values, b: Values, seed: int = SEED) -> Interval:
+    """median(b) / median(a) with its bootstrap interval; the medians must be above zero."""
+    value = float(np.median(b) / np.median(a))
+    if min(a.size, b.size) < INTERVAL_MIN_N:
+        return Interval(value, None, None)
+    rng = np.random.default_rng(seed)
+    ratios = bootstrap_medians(b, rng, RESAMPLES) / bootstrap_medians(a, rng, RESAMPLES)
+    return Interval(value, *_ends(ratios))
+
+
+def _ends(estimates: Values) -> tuple[float, float]:
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(estimates, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def rank_test(a: Values, b: Values) -> float:
+    """Two-sided p of the Mann-Whitney test that neither side tends to be larger."""
+    if a.min() == a.max() == b.min() == b.max():
+        return 1.0  # all equal: the statistic has no variance to divide by
+    return float(scipy_stats.mannwhitneyu(a, b, alternative="two-sided").pvalue)
+
+
+def separated(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether all of one side lies above all of the other (medians of the repetitions)."""
+    return max(a) < min(b) or max(b) < min(a)
+
+
+def relative_spread(values: Values) -> float:
+    """The interquartile range as a share of the median; 0 for a median of 0."""
+    low, middle, high = np.percentile(values, [25, 50, 75])
+    return float((high - low) / middle) if middle else 0.0
+
+
+def windows(depth: NDArray[np.int64]) -> dict[str, NDArray[np.intp]]:
+    """Indices of the first, middle and last tenth of the way through the conversation.
+
+    The way is the depth of the thread at each sample, and the order of the samples where depths
+    are equal: threads are driven one after another, so that in plain order the first tenth would
+    be whole threads and growth would not show. With one thread both orders are the same. Empty
+    below 3 * `WINDOW_MIN_N` samples.
+    """
+    n = depth.size
+    size = max(WINDOW_MIN_N, round(n * WINDOW_SHARE))
+    if n < 3 * WINDOW_MIN_N:
+        return {}
+    order = np.argsort(depth, kind="stable")
+    start = (n - size) // 2
+    return {
+        "first": order[:size],
+        "middle": order[start : start + size],
+        "last": order[n - size :],
+    }

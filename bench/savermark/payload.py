@@ -65,6 +65,16 @@ def draw(dist: Dist, ordinal: int, *key: Key) -> int:
     return _quantile(dist, _generator("draw", ordinal, *key).random())
 
 
+def mean(dist: Dist) -> float:
+    """The mean size, before `min` and `max` cut a lognormal's tails."""
+    if dist.dist == "fixed":
+        return float(dist.value)
+    if dist.dist == "mixture":
+        return dist.small + (dist.large - dist.small) / dist.every
+    size = max(dist.median * exp(dist.sigma**2 / 2), dist.min)
+    return min(size, dist.max) if dist.max else size
+
+
 def _quantile(dist: Dist, share: float) -> int:
     share = min(max(share, 1e-9), 1 - 1e-9)
     size = round(dist.median * exp(dist.sigma * NormalDist().inv_cdf(share)))

@@ -1,0 +1,117 @@
+"""The oracle of the shapes that published benchmarks used: `human-ai`, `ai-only`, `channels`.
+
+Message ids are theirs: `h0`, `a0`, `h1`, ... and in `channels` `c<channel>_<update>`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from savermark.errors import WorkloadError
+from savermark.payload import draw, payload
+from savermark.script.digest import state_digest
+from savermark.script.events import Message, ThreadBody, Tip, Turn
+from savermark.script.limits import only
+
+if TYPE_CHECKING:
+    from savermark.spec import Dist, WorkloadSpec
+
+#: What a message costs beside its content, as serialized.
+MESSAGE_OVERHEAD = 160
+#: A checkpoint row with its metadata, without channel values.
+CHECKPOINT_BYTES = 1_300
+
+State = dict[str, Any]
+
+
+def write_thread(spec: WorkloadSpec, thread_id: str, turns: int) -> ThreadBody:
+    """Turn after turn on the head, as the pull requests' scripts do."""
+    state: State = {}
+    events = []
+    for index in range(turns):
+        update = _input(spec, index)
+        answer = notes(spec, index) if spec.graph == "channels" else {"messages": [ai(spec, index)]}
+        for change in (update, answer):
+            for name, added in change.items():
+                state.setdefault(name, []).extend(added)
+        events.append(Turn(index + 1, update, f"{thread_id}-run{index + 1:05d}"))
+    return ThreadBody(turns, tuple(events), {"head": Tip(state_digest(state))})
+
+
+def _input(spec: WorkloadSpec, index: int) -> State:
+    if spec.graph != "channels":
+        only(spec, "conversation", "state.messages")
+        return {"messages": [human(spec, index)]}
+    only(spec, "conversation", "state.messages", "state.extra")
+    if spec.state.extra.count < 1 or spec.state.extra.kind != "delta":
+        raise WorkloadError(
+            "graph 'channels' needs state.extra.count of 1 or more, and takes the kind of its "
+            "channels from state.messages.kind: leave state.extra.kind out"
+        )
+    return {}
+
+
+def human(spec: WorkloadSpec, index: int) -> Message:
+    """What the human says in turn `index` (from 0)."""
+    return Message("human", f"h{index}", _text(spec, spec.conversation.human_bytes, index, "h"))
+
+
+def ai(spec: WorkloadSpec, index: int) -> Message:
+    """What the model answers in turn `index` (from 0)."""
+    return Message("ai", f"a{index}", _text(spec, spec.conversation.model_bytes, index, "a"))
+
+
+def notes(spec: WorkloadSpec, index: int) -> State:
+    """The one message that update `index` (from 0) adds to each of the channels."""
+    return {
+        channel(number): [_note(spec, number, index)] for number in range(spec.state.extra.count)
+    }
+
+
+def channel(number: int) -> str:
+    """The name of the channel at `number` in the shape `channels`."""
+    return f"c{number}"
+
+
+def _note(spec: WorkloadSpec, number: int, index: int) -> Message:
+    opening = f"Update {index} of channel {number} says that "
+    size = draw(spec.conversation.human_bytes, index + 1, spec.payload.seed, number)
+    rest = payload(spec.payload, max(size - len(opening), 0), channel(number), index)
+    return Message("human", f"{channel(number)}_{index}", (opening + rest)[:size])
+
+
+def _text(spec: WorkloadSpec, dist: Dist, index: int, who: str) -> str:
+    size = draw(dist, index + 1, spec.payload.seed, who)
+    return payload(spec.payload, size, who, index)
+
+
+def estimate_thread_bytes(spec: WorkloadSpec, turns: int) -> int:
+    """Logical bytes that one thread leaves, to the order of magnitude."""
+    talk = spec.conversation
+    if spec.graph == "channels":
+        each = talk.human_bytes.typical + MESSAGE_OVERHEAD
+        sizes = [
+            channel_bytes(spec.state.messages.kind, frequency, 1, each, turns)
+            for frequency in frequencies(spec)
+        ]
+        return sum(sizes) + 3 * turns * CHECKPOINT_BYTES
+    messages = spec.state.messages
+    each = talk.human_bytes.typical + talk.model_bytes.typical + 2 * MESSAGE_OVERHEAD
+    grown = channel_bytes(messages.kind, messages.snapshot_frequency, 2, each, turns)
+    return grown + 4 * turns * CHECKPOINT_BYTES
+
+
+def frequencies(spec: WorkloadSpec) -> list[int]:
+    """The snapshot frequency of each channel of the shape `channels`."""
+    extra = spec.state.extra
+    return [extra.frequencies[index % len(extra.frequencies)] for index in range(extra.count)]
+
+
+def channel_bytes(kind: str, frequency: int, updates: int, each: int, turns: int) -> int:
+    """Bytes that a channel leaves which grows by `each` bytes a turn in `updates` updates.
+
+    Every stored copy holds on average half of the final value: one copy an update in full mode,
+    one every `frequency` updates in delta mode; each update is a write once more.
+    """
+    copies = updates * turns if kind == "full" else updates * turns // frequency
+    return copies * turns * each // 2 + turns * each

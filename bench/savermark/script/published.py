@@ -26,6 +26,7 @@ State = dict[str, Any]
 
 def write_thread(spec: WorkloadSpec, thread_id: str, turns: int) -> ThreadBody:
     """Turn after turn on the head, as the pull requests' scripts do."""
+    _check(spec)
     state: State = {}
     events = []
     for index in range(turns):
@@ -39,16 +40,19 @@ def write_thread(spec: WorkloadSpec, thread_id: str, turns: int) -> ThreadBody:
 
 
 def _input(spec: WorkloadSpec, index: int) -> State:
+    return {} if spec.graph == "channels" else {"messages": [human(spec, index)]}
+
+
+def _check(spec: WorkloadSpec) -> None:
     if spec.graph != "channels":
         only(spec, "conversation", "state.messages")
-        return {"messages": [human(spec, index)]}
+        return
     only(spec, "conversation", "state.messages", "state.extra")
     if spec.state.extra.count < 1 or spec.state.extra.kind != "delta":
         raise WorkloadError(
             "graph 'channels' needs state.extra.count of 1 or more, and takes the kind of its "
             "channels from state.messages.kind: leave state.extra.kind out"
         )
-    return {}
 
 
 def human(spec: WorkloadSpec, index: int) -> Message:
@@ -87,6 +91,7 @@ def _text(spec: WorkloadSpec, dist: Dist, index: int, who: str) -> str:
 
 def estimate_thread_bytes(spec: WorkloadSpec, turns: int) -> int:
     """Logical bytes that one thread leaves, to the order of magnitude."""
+    _check(spec)
     talk = spec.conversation
     if spec.graph == "channels":
         each = talk.human_bytes.typical + MESSAGE_OVERHEAD

@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+#: The shapes in `savermark.script` and `savermark.graphs` (a test keeps them equal).
+GRAPHS = ("agent", "human-ai", "ai-only", "channels", "deep-agent")
+
 
 @dataclass(frozen=True, slots=True)
 class Dist:

@@ -77,6 +77,8 @@ class FakeCase:
     reads: int = 20
     load_average: float = 0.4
     autovacuum: int = 0
+    fsync: str = "on"
+    unsupported: str = ""  # something the backend notes that it cannot do
 
     @property
     def variant(self) -> str:
@@ -190,10 +192,12 @@ def header(run: FakeRun) -> dict[str, Any]:
 ENVIRONMENT: dict[str, Any] = {
     "system": "Linux",
     "release": "6.1.0",
+    "distribution": "Example Linux 12",
     "machine": "x86_64",
     "cpu": "Example CPU @ 2.50GHz",
     "cores": 2,
     "memory_bytes": 8_000_000_000,
+    "scratch_filesystem": "ext4",
     "python": "3.11.7",
     "packages": {
         "savermark": "0.1.0",
@@ -204,6 +208,7 @@ ENVIRONMENT: dict[str, Any] = {
     },
     "git_commit": "0123abc",
     "git_dirty": False,
+    "settings": {},
     "load_average": [0.4, 0.3, 0.2],
 }
 
@@ -219,12 +224,19 @@ def make_trial(case: FakeCase, repetition: int, seed: int) -> TrialResult:
         cause=case.cause,
         started_at=f"2026-01-05T10:{15 + repetition:02d}:00+00:00",
         duration_ns=3_000_000_000,
-        backend={"name": case.backend, "version": "1.0", "fsync": "on"},
+        backend={
+            "server": f"{case.backend} 1.0",
+            "autovacuum_runs": case.autovacuum,
+            "settings": {"fsync": case.fsync, "cache": "128MB"},
+        },
         notes={
             "load_average": case.load_average,
-            "cores": 2,
             "cloned_threads": 0,
-            "autovacuum": case.autovacuum,
+            **(
+                {"unsupported": {case.unsupported: "no such thing here"}}
+                if case.unsupported
+                else {}
+            ),
         },
     )
     if case.status is not Status.OK:

@@ -1,0 +1,124 @@
+"""Verdicts on two values of one metric. Pure functions; every threshold with its reason."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from savermark import stats
+from savermark.compare.model import Kind, Row, Verdict
+from savermark.units import format_count
+
+if TYPE_CHECKING:
+    from savermark.compare.measures import Measure
+
+# Version strings end in a random number of varying length, and every checkpoint repeats them:
+# byte totals of identical runs differ. A large total by well under 0.05 %, a small one by chance
+# of about 3.5 B * sqrt(checkpoints) on each side; 30 leaves six standard deviations.
+BYTES_TOLERANCE = 0.0005
+VERSION_BYTES = 30.0
+# Random task ids are keys of tables and indexes, so pages split differently: measured 0.05 % on
+# 8 MB. The floor is eight pages of 8 kB, one more or less in each of a store's relations.
+SPACE_TOLERANCE = 0.01
+SPACE_FLOOR = 65_536.0
+# Allocators and imports move the peak by a few per cent from process to process.
+MEMORY_TOLERANCE = 0.10
+# Repetitions of the same code differ by 3.5 %, but two results are made at different minutes, and
+# a shared machine drifts by up to 40 % between minutes. Three separated repetitions see some of
+# that drift; with fewer a difference must be larger than all of it.
+TIME_THRESHOLD = 1.25
+TIME_THRESHOLD_FEW = 1.5
+FEW_REPETITIONS = 3
+# A comparison has hundreds of rows: at 0.05 one in twenty would fire on nothing.
+ALPHA = 0.01
+
+
+def judge(case_id: str, a: Measure, b: Measure, checkpoints: float, threshold: float) -> Row:
+    """The row for one metric that both sides have.
+
+    `checkpoints` is the number of checkpoint rows (0 when unknown), which the tolerance on bytes
+    grows with; `threshold` the least ratio of times that counts as a difference.
+    """
+    if a.kind is Kind.TIME:
+        return _judge_times(case_id, a, b, threshold)
+    return _judge_sizes(case_id, a, b, _tolerance(a, checkpoints))
+
+
+def _tolerance(a: Measure, checkpoints: float) -> float:
+    value = float(np.median(a.medians))
+    if a.kind is Kind.BYTES:
+        return max(BYTES_TOLERANCE * value, VERSION_BYTES * math.sqrt(checkpoints))
+    if a.kind is Kind.SPACE:
+        return max(SPACE_TOLERANCE * value, SPACE_FLOOR)
+    return MEMORY_TOLERANCE * value if a.kind is Kind.MEMORY else 0.0
+
+
+def _judge_sizes(case_id: str, a: Measure, b: Measure, tolerance: float) -> Row:
+    left, right = float(np.median(a.medians)), float(np.median(b.medians))
+    verdict, detail = Verdict.SAME, ""
+    spread = max(max(side.medians) - min(side.medians) for side in (a, b))
+    if spread > tolerance:
+        # What should be fixed by the seed is not: neither sameness nor a difference can be shown
+        # unless the two sides lie apart as a whole.
+        detail = f"repetitions of one result differ by {format_count(spread)} {a.kind.unit}"
+    if spread > tolerance and not stats.separated(a.medians, b.medians):
+        verdict = Verdict.UNRESOLVED
+    elif abs(right - left) > tolerance:
+        verdict = Verdict.WORSE if right > left else Verdict.BETTER
+    elif left != right:
+        detail = detail or f"within the tolerance of {format_count(tolerance)} {a.kind.unit}"
+    return Row(
+        case_id=case_id,
+        metric=a.metric,
+        kind=a.kind,
+        verdict=verdict,
+        detail=detail,
+        a=left,
+        b=right,
+        n_a=len(a.repetitions),
+        n_b=len(b.repetitions),
+        ratio=right / left if left else None,
+    )
+
+
+def _judge_times(case_id: str, a: Measure, b: Measure, threshold: float) -> Row:
+    left, right = a.pooled, b.pooled
+    ratio = stats.median_ratio(left, right)
+    p = stats.rank_test(left, right)
+    verdict, detail = _time_verdict(ratio, p, a, b, threshold)
+    return Row(
+        case_id=case_id,
+        metric=a.metric,
+        kind=a.kind,
+        verdict=verdict,
+        detail=detail,
+        a=float(np.median(left)),
+        b=float(np.median(right)),
+        n_a=left.size,
+        n_b=right.size,
+        ratio=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        p=p,
+    )
+
+
+def _time_verdict(
+    ratio: stats.Interval, p: float, a: Measure, b: Measure, threshold: float
+) -> tuple[Verdict, str]:
+    if ratio.low is None or ratio.high is None:
+        return Verdict.UNRESOLVED, f"fewer than {stats.INTERVAL_MIN_N} samples on one side"
+    if 1 / threshold <= ratio.low and ratio.high <= threshold:
+        return Verdict.SAME, ""
+    few = min(len(a.repetitions), len(b.repetitions)) < FEW_REPETITIONS
+    needed = max(threshold, TIME_THRESHOLD_FEW) if few else threshold
+    if max(ratio.value, 1 / ratio.value) < needed:
+        why = f"fewer than {FEW_REPETITIONS} repetitions" if few else "the interval is too wide"
+        return Verdict.UNRESOLVED, f"below the threshold of {needed:g}, and {why} to say same"
+    if ratio.low <= 1 <= ratio.high or p >= ALPHA:
+        return Verdict.UNRESOLVED, f"the samples overlap too much (p {p:.2g})"
+    if not stats.separated(a.medians, b.medians):
+        return Verdict.UNRESOLVED, "the repetitions of A and B overlap"
+    return (Verdict.WORSE if ratio.value > 1 else Verdict.BETTER), ""

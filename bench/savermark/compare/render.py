@@ -1,0 +1,99 @@
+"""A comparison as Markdown that can be pasted into a pull request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from savermark.compare.model import Kind, Verdict
+from savermark.units import format_bytes, format_count, format_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from savermark.compare.model import Comparison, Row
+
+_HEAD = "| case | metric | A | B | ratio B/A | verdict | why |"
+_RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """A verdict line, the rows that tell something, the others folded, the surroundings."""
+    order = list(Verdict)
+    telling = sorted(
+        (row for row in comparison.rows if row.verdict is not Verdict.SAME),
+        key=lambda row: order.index(row.verdict),
+    )
+    same = [row for row in comparison.rows if row.verdict is Verdict.SAME]
+    lines = [
+        _verdict_line(comparison),
+        "",
+        f"A: `{comparison.name_a}` (the baseline). B: `{comparison.name_b}`. "
+        "Ratio is B/A; below 1 B needs less. Times are medians.",
+        "",
+    ]
+    lines += _table(telling)
+    if same:
+        lines += ["<details>", f"<summary>{len(same)} rows are the same</summary>", ""]
+        lines += [*_table(same), "</details>", ""]
+    lines += ["### Surroundings that differ", "", *_differences(comparison), ""]
+    if comparison.notes:
+        lines += ["### Notes", "", *(f"- {note}" for note in comparison.notes), ""]
+    return "\n".join(lines)
+
+
+def _verdict_line(comparison: Comparison) -> str:
+    counts = ", ".join(
+        f"{count} {verdict}" for verdict, count in comparison.counts.items() if count
+    )
+    line = f"**Verdict: {comparison.verdict}** ({counts})"
+    if comparison.broken:
+        cases = ", ".join(f"`{case_id}`" for case_id in comparison.broken)
+        line += f". Broken in B: {cases}"
+    return line
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    if not rows:
+        return
+    yield _HEAD
+    yield _RULE
+    for row in rows:
+        cells = (
+            f"`{row.case_id}`",
+            row.metric,
+            *_values(row),
+            _ratio(row),
+            row.verdict,
+            row.detail,
+        )
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    yield ""
+
+
+def _values(row: Row) -> tuple[str, str]:
+    if row.a is None or row.b is None:
+        return "", ""
+    show = {Kind.ROWS: format_count, Kind.TIME: format_ns}.get(row.kind or Kind.BYTES, format_bytes)
+    shown = show(row.a), show(row.b)
+    if shown[0] == shown[1] and row.a != row.b:  # rounding hides what the verdict is about
+        unit = row.kind.unit if row.kind else ""
+        return f"{format_count(row.a)} {unit}", f"{format_count(row.b)} {unit}"
+    return shown
+
+
+def _ratio(row: Row) -> str:
+    if row.ratio is None:
+        return ""
+    if row.low is None or row.high is None:
+        return f"{row.ratio:.4g}"
+    return f"{row.ratio:.2f} ({row.low:.2f} to {row.high:.2f})"
+
+
+def _differences(comparison: Comparison) -> Iterable[str]:
+    if not comparison.differences:
+        return ["None."]
+    return [
+        "| what | A | B |",
+        "| --- | --- | --- |",
+        *(f"| {item.what} | {item.a} | {item.b} |" for item in comparison.differences),
+    ]

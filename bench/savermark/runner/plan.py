@@ -1,0 +1,121 @@
+"""What a run measures, in which order, and what of it is too large."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from savermark.backends.registry import get_backend
+from savermark.errors import UsageError
+from savermark.script import estimate_bytes
+from savermark.spec import fingerprint
+from savermark.trial import Case
+from savermark.units import format_bytes
+
+#: The largest case that is run unasked: beyond it, a trial takes minutes and gigabytes.
+CAP_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run measures, and how."""
+
+    cases: tuple[Case, ...]
+    profile: str = "custom"
+    quick: bool = False
+    repetitions: int | None = None  # None: what each workload says
+    seed: int = 1
+    timeout_s: float | None = None  # of one trial; None: what each workload says
+    resume: bool = False
+    allow_large: bool = False
+    dsn: str | None = None  # never stored
+    keep: bool = False  # leave stores and scratch folders for a look at them
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One trial that is to be run."""
+
+    case: Case
+    repetition: int
+
+
+def check_plan(plan: RunPlan) -> None:
+    """Raise `UsageError` or `BackendError` for what is wrong with a plan itself."""
+    if not plan.cases:
+        raise UsageError("nothing to run: name a workload and a backend, or a --profile")
+    names = [case.case_id for case in plan.cases]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise UsageError(f"case {twice} is there twice: name each workload and backend once")
+    if plan.repetitions is not None and plan.repetitions < 1:
+        raise UsageError(f"repetitions is {plan.repetitions}: give 1 or more")
+    if plan.timeout_s is not None and plan.timeout_s <= 0:
+        raise UsageError(f"timeout is {plan.timeout_s:g} s: give more than 0")
+    for backend in dict.fromkeys(case.backend for case in plan.cases):
+        get_backend(backend)
+
+
+def plan_trials(plan: RunPlan) -> list[Planned]:
+    """Every trial in the order in which it is run.
+
+    A repetition of all cases comes before the next one. Within it, workload variants are shuffled
+    by the seed and the backends of one variant stand next to each other, also shuffled: what
+    drifts on the machine hits all backends alike.
+    """
+    shuffle = random.Random(plan.seed).shuffle
+    variants: dict[tuple[str, str], list[Case]] = {}
+    for case in plan.cases:
+        variants.setdefault((case.workload, case.variant), []).append(case)
+    most = max((repetitions_of(plan, case) for case in plan.cases), default=0)
+    order = []
+    for repetition in range(most):
+        groups = list(variants.values())
+        shuffle(groups)
+        for group in groups:
+            cases = list(group)
+            shuffle(cases)
+            order += [
+                Planned(case, repetition)
+                for case in cases
+                if repetition < repetitions_of(plan, case)
+            ]
+    return order
+
+
+def repetitions_of(plan: RunPlan, case: Case) -> int:
+    """How often the case is measured: the plan's word, else the workload's."""
+    return plan.repetitions or case.spec.measure.repetitions
+
+
+def cell_key(case: Case) -> str:
+    """What the cases of one cell share: the workload at one size, whatever the channel kinds."""
+    state = case.spec.state
+    alike = replace(
+        state,
+        messages=replace(state.messages, kind="delta", snapshot_frequency=1),
+        files=replace(state.files, kind="delta", snapshot_frequency=1)
+        if state.files.kind != "none"
+        else state.files,
+        extra=replace(state.extra, kind="delta", frequencies=(1,)),
+    )
+    run = replace(case.spec.run, api="sync", durability="sync", serializer="plain")
+    return fingerprint(replace(case.spec, state=alike, run=run))
+
+
+def oversized(plan: RunPlan, todo: Sequence[Planned]) -> dict[Planned, str]:
+    """Trials of cells beyond the cap. A cell goes as a whole: half a comparison misleads."""
+    if plan.allow_large:
+        return {}
+    largest: dict[str, int] = {}
+    for case in plan.cases:
+        key = cell_key(case)
+        largest[key] = max(largest.get(key, 0), estimate_bytes(case.spec))
+    return {
+        planned: f"the largest case of this size holds about {format_bytes(size)}, more than "
+        f"{format_bytes(CAP_BYTES)}: --allow-large runs it"
+        for planned in todo
+        if (size := largest[cell_key(planned.case)]) > CAP_BYTES
+    }

@@ -1,0 +1,222 @@
+"""The read path: what is read where, and the warm and cold samples of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Literal
+
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from savermark.backends.base import Capability
+from savermark.backends.registry import get_backend
+from savermark.errors import BackendError
+from savermark.graphs import build_graph
+from savermark.recording import overrides
+from savermark.records import Phase, SampleSet
+from savermark.trial.case import location_to_json
+from savermark.trial.child import run_child
+from savermark.trial.driver import driver_for, serializer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from savermark.backends.base import Location, Store
+    from savermark.trial.case import Case
+    from savermark.trial.driver import Driver, Graph, Saver
+    from savermark.trial.ground import Ground
+
+#: Rounds before those that count: the first fills caches; by the second, a statement has been used
+#: often enough for psycopg to prepare it.
+WARMUP_ROUNDS = 2
+#: Rounds stop after this time (but not before one that counts), so that a huge thread cannot take
+#: the whole timeout; too few samples are a finding.
+BUDGET_NS = 20_000_000_000
+COLD_ROUNDS = 3
+COLD_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One read: an operation at one place of a thread."""
+
+    op: str
+    at: str  # "head" or "depth:<n>"
+    depth: int  # checkpoints that the thread has
+    configurable: dict[str, str]
+    limit: int = 0  # history
+    channels: tuple[str, ...] = ()  # walks
+
+    @property
+    def config(self) -> RunnableConfig:
+        return {"configurable": dict(self.configurable)}
+
+
+async def read(driver: Driver, graph: Graph, saver: Saver, target: Target) -> Any:
+    """Do one read as an application does it."""
+    config = target.config
+    if target.limit:
+        return await driver.rows(graph, "get_state_history", config, limit=target.limit)
+    walk = {"config": config, "channels": target.channels}
+    method = "get_delta_channel_history"
+    if target.op == "walk_base":
+        return await driver.call(BaseCheckpointSaver, method, saver, **walk)
+    if target.op == "walk_native":
+        return await driver.call(saver, method, **walk)
+    return await driver.call(graph, "get_state", config)
+
+
+async def read_targets(ground: Ground) -> list[Target]:
+    """What is read of the probe thread: its head, and older checkpoints of it."""
+    loaded = ground.loaded
+    depth = loaded.checkpoints[loaded.probe]
+    head = {"thread_id": loaded.probe}
+    found = [Target("get_state", "head", depth, head)]
+    found += [
+        Target(f"history_{limit}", "head", depth, head, limit=limit)
+        for limit in ground.spec.measure.history_limits
+    ]
+    places = [(f"depth:{n}", _plain(config)) for n, config in loaded.older]
+    found += [Target("resume", at, depth, place) for at, place in places]
+    if "head" in loaded.tips[loaded.probe]:
+        places.insert(0, ("head", _plain(loaded.tips[loaded.probe]["head"])))
+    walks = ["walk_base"]
+    if overrides(ground.saver, _twin(ground, "get_delta_channel_history")):
+        walks.append("walk_native")
+    else:
+        ground.unsupported("walk_native", f"{ground.case.backend} has no walk of its own")
+    for at, place in places:
+        channels = await _delta_channels(ground, place)
+        if channels:
+            found += [Target(op, at, depth, place, channels=channels) for op in walks]
+    return found
+
+
+async def warm_reads(ground: Ground, targets: Sequence[Target]) -> None:
+    """Sample every target in rounds, so that drift hits all alike."""
+    times: list[list[int]] = [[] for _ in targets]
+    began = ground.clock()
+    for number in range(WARMUP_ROUNDS + ground.spec.measure.reads):
+        for target, ns in zip(targets, times, strict=True):
+            start = ground.clock()
+            await read(ground.driver, ground.graph, ground.saver, target)
+            ns.append(ground.clock() - start)
+        if number >= WARMUP_ROUNDS and ground.clock() - began > BUDGET_NS:
+            break
+    ground.samples += _sample_sets(targets, times, "warm", WARMUP_ROUNDS)
+
+
+async def check_walks(ground: Ground, targets: Sequence[Target]) -> None:
+    """The saver's own walk must find what the base class's walk finds on the same rows."""
+    found: dict[str, dict[str, Any]] = {}
+    for target in targets:
+        if target.op.startswith("walk_"):
+            walked = await read(ground.driver, ground.graph, ground.saver, target)
+            found.setdefault(target.at, {})[target.op] = _comparable(walked)
+    pairs = {at: walks for at, walks in found.items() if len(walks) == 2}
+    wrong = [at for at, walks in pairs.items() if walks["walk_base"] != walks["walk_native"]]
+    if pairs:
+        ground.check(Phase.LOADED, "walks", len(pairs), wrong)
+
+
+def cold_reads(ground: Ground, targets: Sequence[Target]) -> None:
+    """Sample some targets in a new process, on new connections, with caches dropped."""
+    if not ground.spec.measure.cold or not ground.can(Capability.COLD, "cold reads"):
+        return
+    chosen = _cold_targets(targets)
+    job = {
+        "kind": "cold",
+        "case": ground.case.to_json(),
+        "location": location_to_json(ground.store.location),
+        "targets": [asdict(target) for target in chosen],
+        "rounds": COLD_ROUNDS,
+    }
+    # In our process group: whoever kills this trial kills its reader too.
+    end = run_child(job, ground.store.location.folder, COLD_TIMEOUT_S, own_group=False)
+    if end.result is None:
+        raise BackendError(f"cold reads: {end.cause}")
+    ground.samples += _sample_sets(chosen, end.result["ns"], "cold", 0)
+
+
+def read_cold(
+    case: Case, location: Location, targets: Sequence[dict[str, Any]], rounds: int
+) -> list[list[int]]:
+    """The reader's side: the times of each target, each on a connection of its own."""
+    chosen = [Target(**{**t, "channels": tuple(t["channels"])}) for t in targets]
+    driver = driver_for(case.spec)
+    store = get_backend(case.backend).attach(location)
+    try:
+        return driver.run(_read_cold(case, store, driver, chosen, rounds))
+    finally:
+        store.close()
+
+
+async def _read_cold(
+    case: Case, store: Store, driver: Driver, targets: Sequence[Target], rounds: int
+) -> list[list[int]]:
+    times: list[list[int]] = [[] for _ in targets]
+    for _ in range(rounds):
+        for target, ns in zip(targets, times, strict=True):
+            store.drop_caches()
+            async with driver.open(store, serializer(case.spec)) as saver:
+                graph = build_graph(case.spec, saver)
+                start = perf_counter_ns()
+                await read(driver, graph, saver, target)
+                ns.append(perf_counter_ns() - start)
+    return times
+
+
+def _cold_targets(targets: Sequence[Target]) -> list[Target]:
+    """Every read at the head, and the resume half way."""
+    resumes = [target for target in targets if target.op == "resume"]
+    middle = resumes[len(resumes) // 2 : len(resumes) // 2 + 1]
+    return [target for target in targets if target.at == "head" or target in middle]
+
+
+def _sample_sets(
+    targets: Sequence[Target],
+    times: Sequence[Sequence[int]],
+    temperature: Literal["warm", "cold"],
+    warmup: int,
+) -> list[SampleSet]:
+    return [
+        SampleSet(
+            target.op,
+            Phase.LOADED,
+            temperature,
+            target.at,
+            (target.depth,) * len(ns),
+            tuple(ns),
+            warmup,
+        )
+        for target, ns in zip(targets, times, strict=True)
+    ]
+
+
+async def _delta_channels(ground: Ground, place: dict[str, str]) -> tuple[str, ...]:
+    """The delta channels that were written to by then: only those have a history."""
+    found = await ground.driver.call(ground.saver, "get_tuple", {"configurable": dict(place)})
+    versions = found.checkpoint["channel_versions"] if found else {}
+    return tuple(
+        name
+        for name, channel in ground.graph.channels.items()
+        if isinstance(channel, DeltaChannel) and name in versions
+    )
+
+
+def _comparable(walked: Any) -> Any:
+    return {
+        channel: ([tuple(write) for write in history["writes"]], history.get("seed", "no seed"))
+        for channel, history in walked.items()
+    }
+
+
+def _plain(config: RunnableConfig) -> dict[str, str]:
+    return {key: str(value) for key, value in config["configurable"].items()}
+
+
+def _twin(ground: Ground, method: str) -> str:
+    return f"a{method}" if ground.spec.run.api == "async" else method

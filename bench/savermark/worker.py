@@ -1,0 +1,55 @@
+"""One job in this process: `python -m savermark.worker` reads it on stdin as a line of JSON.
+
+The result goes to the file that the job names, so nothing that a library prints can damage it.
+Imports of weight wait until the job asks for them: a trial's start-up is on somebody's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Read one job, do it, write its result. A closed stdin ends the process at once."""
+    job = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_die_with_parent, args=(job["leads_group"],), daemon=True).start()
+    result = _do(job)
+    path = Path(job["result"])
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(result), encoding="utf-8")
+    partial.replace(path)
+
+
+def _die_with_parent(leads_group: bool) -> None:
+    while os.read(0, 1):
+        pass
+    # The runner is gone. No clean-up here: whoever runs the services cleans up after a kill.
+    if leads_group:
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _do(job: dict[str, Any]) -> dict[str, Any]:
+    from savermark.trial import Case, failed_trial, location_from_json, read_cold, run_trial
+
+    case, location = Case.from_json(job["case"]), location_from_json(job["location"])
+    if job["kind"] == "cold":
+        return {"ns": read_cold(case, location, job["targets"], job["rounds"])}
+    options = {"began_ns": job["began_ns"], "keep": job["keep"]}
+    try:
+        trial = run_trial(case, location, job["repetition"], **options)
+    except Exception as error:  # the process is the boundary: any failure becomes a row
+        traceback.print_exc()
+        trial = failed_trial(case, job["repetition"], error)
+    return trial.to_json()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from savermark.errors import WorkloadError
-from savermark.payload import draw, payload
+from savermark.payload import draw, mean, payload
 from savermark.script.dialogue import Cue
 from savermark.script.digest import state_digest
 from savermark.script.events import Message, ThreadBody, Tip, Turn
 from savermark.script.foreseen import RESULTS_FOLDER
 from savermark.script.limits import only
-from savermark.script.published import CHECKPOINT_BYTES, MESSAGE_OVERHEAD, channel_bytes
+from savermark.script.published import CHECKPOINT_BYTES, MESSAGE_OVERHEAD, Growth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,16 +150,23 @@ def _text(spec: WorkloadSpec, dist: Dist, ordinal: int, *key: str | int) -> str:
 def estimate_thread_bytes(spec: WorkloadSpec, turns: int) -> int:
     """Logical bytes that one thread leaves, to the order of magnitude."""
     _check(spec)
-    writes, calls = spec.state.files.writes, spec.tools.calls
-    steps = 2 if spec.tools.order == "parallel" else writes + calls + 1
-    written = writes * spec.state.files.file_bytes.typical
-    said = spec.conversation.human_bytes.typical + spec.conversation.model_bytes.typical
-    found = calls * spec.tools.output_bytes.typical
-    each = said + found + written + 2 * steps * MESSAGE_OVERHEAD
-    kinds = kinds_of(spec)
-    messages = channel_bytes(*kinds["messages"], 2 * steps, each, turns)
-    files = channel_bytes(*kinds["files"], max(steps - 1, 1), written, turns)
-    return messages + files + (2 * steps + 3) * turns * CHECKPOINT_BYTES
+    output, calls, writes = spec.tools.output_bytes, spec.tools.calls, spec.state.files.writes
+    rounds = 1 if spec.tools.order == "parallel" else writes + calls
+    written = writes * mean(spec.state.files.file_bytes)
+    said = mean(spec.conversation.human_bytes) + mean(spec.conversation.model_bytes)
+    found = calls * mean(output)
+    evicted = calls * output.large / output.every if output.large > EVICT_OVER else 0
+    talk = said + found - evicted + written + (rounds + calls + writes + 2) * MESSAGE_OVERHEAD
+    steps = 2 * rounds + 5
+    growths = {
+        "messages": Growth(talk, 2 * rounds + 2, steps),
+        "files": Growth(written + evicted, rounds, steps),
+    }
+    values = sum(
+        growths[name].bytes(kind, frequency, turns)
+        for name, (kind, frequency) in kinds_of(spec).items()
+    )
+    return int(values) + steps * turns * CHECKPOINT_BYTES
 
 
 def kinds_of(spec: WorkloadSpec) -> dict[str, tuple[str, int]]:

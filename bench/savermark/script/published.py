@@ -5,10 +5,11 @@ Message ids are theirs: `h0`, `a0`, `h1`, ... and in `channels` `c<channel>_<upd
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from savermark.errors import WorkloadError
-from savermark.payload import draw, payload
+from savermark.payload import draw, mean, payload
 from savermark.script.digest import state_digest
 from savermark.script.events import Message, ThreadBody, Tip, Turn
 from savermark.script.limits import only
@@ -92,18 +93,16 @@ def _text(spec: WorkloadSpec, dist: Dist, index: int, who: str) -> str:
 def estimate_thread_bytes(spec: WorkloadSpec, turns: int) -> int:
     """Logical bytes that one thread leaves, to the order of magnitude."""
     _check(spec)
-    talk = spec.conversation
+    talk, messages = spec.conversation, spec.state.messages
     if spec.graph == "channels":
-        each = talk.human_bytes.typical + MESSAGE_OVERHEAD
-        sizes = [
-            channel_bytes(spec.state.messages.kind, frequency, 1, each, turns)
-            for frequency in frequencies(spec)
-        ]
-        return sum(sizes) + 3 * turns * CHECKPOINT_BYTES
-    messages = spec.state.messages
-    each = talk.human_bytes.typical + talk.model_bytes.typical + 2 * MESSAGE_OVERHEAD
-    grown = channel_bytes(messages.kind, messages.snapshot_frequency, 2, each, turns)
-    return grown + 4 * turns * CHECKPOINT_BYTES
+        growth = Growth(mean(talk.human_bytes) + MESSAGE_OVERHEAD, updates=1, steps=3)
+        kinds = [(messages.kind, frequency) for frequency in frequencies(spec)]
+    else:
+        each = mean(talk.human_bytes) + mean(talk.model_bytes) + 2 * MESSAGE_OVERHEAD
+        growth = Growth(each, updates=2, steps=4 if spec.graph == "human-ai" else 3)
+        kinds = [(messages.kind, messages.snapshot_frequency)]
+    values = sum(growth.bytes(kind, frequency, turns) for kind, frequency in kinds)
+    return int(values) + growth.steps * turns * CHECKPOINT_BYTES
 
 
 def frequencies(spec: WorkloadSpec) -> list[int]:
@@ -112,11 +111,19 @@ def frequencies(spec: WorkloadSpec) -> list[int]:
     return [extra.frequencies[index % len(extra.frequencies)] for index in range(extra.count)]
 
 
-def channel_bytes(kind: str, frequency: int, updates: int, each: int, turns: int) -> int:
-    """Bytes that a channel leaves which grows by `each` bytes a turn in `updates` updates.
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A channel that grows by `each` bytes a turn, in `updates` of the turn's checkpoints."""
 
-    Every stored copy holds on average half of the final value: one copy an update in full mode,
-    one every `frequency` updates in delta mode; each update is a write once more.
-    """
-    copies = updates * turns if kind == "full" else updates * turns // frequency
-    return copies * turns * each // 2 + turns * each
+    each: float
+    updates: int
+    steps: int  # checkpoints a turn: a store without blobs repeats a full value in each
+
+    def bytes(self, kind: str, frequency: int, turns: int) -> float:
+        """What it leaves: each stored copy holds on average half of the final value.
+
+        Full mode stores one a step, delta mode one every `frequency` updates; besides, each update
+        is a write.
+        """
+        copies = self.steps * turns if kind == "full" else self.updates * turns // frequency
+        return copies * turns * self.each / 2 + turns * self.each

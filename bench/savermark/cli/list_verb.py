@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from savermark.cli.output import emit_frame, format_option
+
+Rows = list[dict[str, Any]]
 
 KINDS = ("workloads", "backends", "profiles", "results")
 
@@ -29,19 +33,19 @@ def command(kind: str, results_dir: Path, fmt: str) -> None:
     """
     import pandas as pd
 
-    rows = {
+    listed: dict[str, Callable[[], Rows]] = {
         "workloads": _workloads,
         "backends": _backends,
         "profiles": _profiles,
         "results": lambda: _results(results_dir),
-    }[kind]()
-    emit_frame(pd.DataFrame(rows), fmt)
+    }
+    emit_frame(pd.DataFrame(listed[kind]()), fmt)
 
 
-def _workloads() -> list[dict[str, str]]:
+def _workloads() -> Rows:
     from savermark.spec import load_workload, workload_names
 
-    rows = []
+    rows: Rows = []
     for name in workload_names():
         variants = load_workload(name)
         labels = ", ".join(variant.label for variant in variants if variant.label)
@@ -50,11 +54,11 @@ def _workloads() -> list[dict[str, str]]:
     return rows
 
 
-def _backends() -> list[dict[str, str]]:
+def _backends() -> Rows:
     from savermark.backends.registry import backend_names, get_backend
     from savermark.errors import BackendError
 
-    rows = []
+    rows: Rows = []
     for name in backend_names():
         try:
             title = get_backend(name).title
@@ -62,3 +66,33 @@ def _backends() -> list[dict[str, str]]:
             title = f"not usable: {error}"
         rows.append({"backend": name, "what it is": title})
     return rows
+
+
+def _profiles() -> Rows:
+    from savermark.profiles import PROFILES
+
+    return [
+        {
+            "profile": profile.name,
+            "workloads": ", ".join(profile.workloads),
+            "backends": ", ".join(profile.backends),
+            "what it is": profile.summary,
+        }
+        for profile in PROFILES.values()
+    ]
+
+
+def _results(folder: Path) -> Rows:
+    from savermark.results import list_runs
+
+    return [
+        {
+            "result": run.run_id,
+            "created": run.created_at,
+            "profile": run.profile,
+            "cases": run.cases,
+            "trials": run.trials,
+            "complete": "yes" if run.complete else "no: --resume goes on",
+        }
+        for run in list_runs(folder)
+    ]

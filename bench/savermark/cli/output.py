@@ -63,7 +63,10 @@ def _as_text(
 ) -> tuple[list[str], list[list[str]]]:
     chosen = {c: f for c, f in (show or dict.fromkeys(frame.columns, str)).items() if c in frame}
     rows = [
-        ["–" if _missing(value) else chosen[column](value) for column, value in zip(chosen, row)]
+        [
+            "–" if _missing(value) else chosen[column](value)
+            for column, value in zip(chosen, row, strict=True)
+        ]
         for row in frame[list(chosen)].itertuples(index=False, name=None)
     ]
     return list(chosen), rows

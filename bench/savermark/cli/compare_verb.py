@@ -1,0 +1,36 @@
+"""`savermark compare`: what changed between two results."""
+
+from __future__ import annotations
+
+import click
+
+from savermark.cli.output import emit_frame, format_option
+
+
+@click.command("compare", epilog="Example: savermark compare results/reference latest --format md")
+@click.argument("baseline")
+@click.argument("result", default="latest")
+@click.option(
+    "--threshold", type=float, help="The least ratio of times that counts as a difference."
+)
+@format_option
+def command(baseline: str, result: str, threshold: float | None, fmt: str) -> int:
+    """Compare RESULT with BASELINE: both values, the ratio and a verdict for each case and metric.
+
+    Exits 3 when something is worse, 4 when the two must not be compared.
+    """
+    from savermark.compare import compare_runs, exit_code, to_markdown
+    from savermark.errors import UsageError
+    from savermark.frame import load_runs
+    from savermark.results import find_result
+
+    if threshold is not None and threshold <= 1:
+        raise UsageError(f"threshold is {threshold:g}: give a ratio above 1, for example 1.1")
+    a, b = load_runs(find_result(baseline), find_result(result))
+    options = {} if threshold is None else {"threshold": threshold}
+    comparison = compare_runs(a, b, **options)
+    if fmt == "md":
+        click.echo(to_markdown(comparison))
+    else:
+        emit_frame(comparison.to_frame(), fmt)
+    return exit_code(comparison)

@@ -1,0 +1,191 @@
+"""`savermark run`: workloads on backends, measured."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from savermark.cli.output import format_option, quiet_option, remark
+
+if TYPE_CHECKING:
+    from savermark.runner import RunPlan, RunSummary
+
+DEFAULT_BACKENDS = ("memory", "sqlite", "postgres")
+
+
+@click.command(
+    "run",
+    epilog="Example: savermark run chat --backend sqlite --backend postgres --set turns=100",
+)
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option("--profile", metavar="NAME", help="A named set of workloads: quick, standard, ...")
+@click.option(
+    "-b",
+    "--backend",
+    "--saver",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="A backend, or any saver as package.module:factory; repeatable. "
+    "[default: memory, sqlite, postgres]",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a workload key; a list of values is a sweep. Repeatable.",
+)
+@click.option(
+    "--dsn",
+    envvar="SAVERMARK_POSTGRES_DSN",
+    show_envvar=True,
+    help="A Postgres server to use instead of the embedded one.",
+)
+@click.option("--repetitions", type=int, help="Trials of each case. [default: the workload's]")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of trials.")
+@click.option("--timeout", type=float, help="Seconds a trial may take. [default: the workload's]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The result's folder. [default: results/local/<run id>]",
+)
+@click.option("--resume", metavar="RESULT", help="Go on with a result: latest, a run id, a folder.")
+@click.option("--allow-large", is_flag=True, help="Run cases beyond the safety cap, too.")
+@click.option("--keep", is_flag=True, help="Leave stores and scratch folders for a look at them.")
+@click.option("--no-report", is_flag=True, help="Only measure; `savermark report` can follow.")
+@format_option
+@quiet_option
+def command(
+    workloads: tuple[str, ...],
+    profile: str | None,
+    backends: tuple[str, ...],
+    overrides: tuple[str, ...],
+    dsn: str | None,
+    repetitions: int | None,
+    seed: int,
+    timeout: float | None,
+    out: Path | None,
+    resume: str | None,
+    allow_large: bool,
+    keep: bool,
+    no_report: bool,
+    fmt: str,
+    quiet: bool,
+) -> int:
+    """Run WORKLOADs (names, patterns such as 'published-*', or TOML files) on each backend.
+
+    Each case is measured in a fresh process on a fresh store. The result is a folder with raw
+    samples, tables, plots and a page; killing the run loses at most the trial in flight.
+    """
+    from savermark.cli.progress import progress_for
+    from savermark.runner import RunPlan, run_workloads
+
+    plan = RunPlan(
+        cases=(),
+        repetitions=repetitions,
+        seed=seed,
+        timeout_s=timeout,
+        allow_large=allow_large,
+        dsn=dsn,
+        keep=keep,
+        command=shlex.join(["savermark", *sys.argv[1:]]),
+    )
+    if resume is not None:
+        _refuse_with_resume(workloads, profile, backends, overrides, out)
+        plan, folder = _resumed(plan, resume)
+    else:
+        plan, folder = _planned(plan, workloads, profile, backends, overrides), _folder(out)
+    with progress_for(quiet=quiet) as progress:
+        summary = run_workloads(plan, folder, progress)
+    if not no_report:
+        _report(summary, fmt, quiet=quiet)
+    remark(f"result: {summary.path.parent}", quiet=quiet)
+    return summary.exit_code
+
+
+def _planned(
+    plan: RunPlan,
+    workloads: tuple[str, ...],
+    profile_name: str | None,
+    backends: tuple[str, ...],
+    overrides: tuple[str, ...],
+) -> RunPlan:
+    from savermark.profiles import get_profile, make_cases, profile_cases
+
+    if bool(workloads) == bool(profile_name):
+        raise click.UsageError("name workloads or a --profile, one of the two")
+    if profile_name:
+        profile = get_profile(profile_name)
+        return replace(
+            plan,
+            cases=tuple(profile_cases(profile, backends, overrides)),
+            profile=profile.name,
+            quick=profile.quick,
+            repetitions=plan.repetitions or profile.repetitions,
+        )
+    cases = [
+        case
+        for workload in _expanded(workloads)
+        for case in make_cases(workload, backends or DEFAULT_BACKENDS, overrides)
+    ]
+    return replace(plan, cases=tuple(cases))
+
+
+def _expanded(workloads: tuple[str, ...]) -> list[str]:
+    """Names with a pattern replaced by the shipped workloads that match it."""
+    from fnmatch import fnmatchcase
+
+    from savermark.errors import UsageError
+    from savermark.spec import workload_names
+
+    found: list[str] = []
+    for given in workloads:
+        if any(mark in given for mark in "*?["):
+            matches = [name for name in workload_names() if fnmatchcase(name, given)]
+            if not matches:
+                raise UsageError(f"no workload matches {given!r}: see `savermark list workloads`")
+            found += matches
+        else:
+            found.append(given)
+    return list(dict.fromkeys(found))
+
+
+def _refuse_with_resume(*given: object) -> None:
+    if any(given):
+        raise click.UsageError(
+            "--resume takes everything but --dsn, --timeout, --keep and --allow-large from the "
+            "result: leave the other options out"
+        )
+
+
+def _resumed(plan: RunPlan, name: str) -> tuple[RunPlan, Path]:
+    from savermark.results import find_result, load_run
+    from savermark.runner import resumed_plan
+
+    path = find_result(name)
+    return resumed_plan(load_run(path), plan), path.parent
+
+
+def _folder(out: Path | None) -> Path:
+    from savermark.results import RESULTS, new_run_id
+
+    return out or RESULTS / new_run_id()
+
+
+def _report(summary: RunSummary, fmt: str, *, quiet: bool) -> None:
+    from savermark.cli.summary import print_published, print_summary
+    from savermark.frame import load_runs
+    from savermark.report import write_report
+
+    report = write_report(summary.path.parent)
+    (run,) = load_runs(summary.path)
+    print_summary(run, fmt)
+    if not quiet:
+        print_published(run)
+    remark(f"page:   {report.page}", quiet=quiet)

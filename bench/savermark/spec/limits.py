@@ -56,9 +56,9 @@ _DIST_RANGES: dict[str, tuple[float, float]] = {"sigma": (0.0, 5.0), "every": (1
 
 #: What `savermark.payload` can make of these kinds; the others have a compressibility of their own.
 COMPRESSIBILITY: dict[str, tuple[float, float]] = {
-    "text": (0.3, 0.95),
-    "json": (0.35, 0.95),
-    "code": (0.4, 0.95),
+    "text": (0.3, 0.9),
+    "json": (0.3, 0.9),
+    "code": (0.3, 0.9),
 }
 
 

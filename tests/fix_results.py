@@ -285,6 +285,8 @@ def _read_samples(case: FakeCase, rng: np.random.Generator) -> list[SampleSet]:
     sets = []
     read = READ_NS.get(case.backend, 100_000) * (1 + case.turns * 0.01)
     for op, at, factor in READS:
+        if op == case.unsupported:
+            continue
         depth = np.full(case.reads, case.turns * 3)
         warm = _noisy(case, rng, np.full(case.reads, read * factor))
         sets.append(_set(op, "warm", at, depth, warm, warmup=1))

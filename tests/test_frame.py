@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from fix_results import FakeCase, FakeRun, make_trial, matrix, write_run
 
 import savermark
+from fix_results import FakeCase, FakeRun, make_trial, matrix, write_run
 from savermark.errors import ResultError, SavermarkError, UsageError
 from savermark.frame import CASE, FRAMES, OWN, SUMMARY, columns, load_runs, summarize, to_frame
 from savermark.records import Phase, Status

@@ -43,7 +43,7 @@ def test_ratio_interval_covers_the_true_ratio(true: float) -> None:
 @pytest.mark.parametrize("n", [9, 10, 75, 400])
 def test_ranks_drawn_directly_equal_real_resampling(n: int) -> None:
     values = _lognormal(np.random.default_rng(n), n)
-    ours = stats.bootstrap_medians(values, np.random.default_rng(1), 20_000)
+    ours = stats.bootstrap_medians(values, 1, 20_000)
     drawn = scipy_stats.bootstrap(
         (values,),
         np.median,
@@ -69,10 +69,13 @@ def test_few_samples_have_a_median_but_no_interval() -> None:
 
 @pytest.mark.parametrize(("q", "needs"), [(90, 10), (95, 20), (99, 100)])
 def test_percentile_needs_samples_beyond_it(q: int, needs: int) -> None:
-    assert stats.percentile(np.arange(needs - 1, dtype=float), q) is None
-    assert stats.percentile(np.arange(needs, dtype=float), q) == pytest.approx(
-        np.percentile(np.arange(needs), q)
-    )
+    assert stats.percentiles(np.arange(needs - 1, dtype=float), [q]) == [None]
+    values = np.arange(needs, dtype=float)
+    assert stats.percentiles(values, [50, q]) == [np.median(values), np.percentile(values, q)]
+
+
+def test_percentiles_of_nothing_are_missing() -> None:
+    assert stats.percentiles(np.empty(0), [50, 99]) == [None, None]
 
 
 def test_rank_test_has_power_and_a_quiet_null() -> None:

@@ -89,7 +89,7 @@ def findings_frame(runs: Sequence[RunResult]) -> pd.DataFrame:
 
 
 def _run_findings(run: RunResult) -> Iterator[Finding]:
-    if run.header["quick"]:
+    if run.quick:
         yield Finding(
             Severity.NOTE,
             "quick profile",

@@ -9,6 +9,7 @@ so an interval says how well the trial's median is known, not how the next run w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Values = NDArray[np.float64]
+Ranks = NDArray[np.intp]
 
 CONFIDENCE = 0.95  # two-sided; the field's habit, and what the coverage tests check
 RESAMPLES = 2_000  # the ends of a 95 % interval then rest on 50 resamples each
@@ -41,14 +43,16 @@ class Interval:
     high: float | None
 
 
-def percentile(values: Values, q: int) -> float | None:
-    """The q-th percentile, or None where n does not carry it (`PERCENTILE_MIN_N`)."""
-    if values.size < PERCENTILE_MIN_N[q]:
-        return None
-    return float(np.percentile(values, q))
+def percentiles(values: Values, wanted: Sequence[int]) -> list[float | None]:
+    """The wanted percentiles, each None where n does not carry it (`PERCENTILE_MIN_N`)."""
+    found = np.percentile(values, wanted) if values.size else np.full(len(wanted), np.nan)
+    return [
+        float(value) if values.size >= PERCENTILE_MIN_N[q] else None
+        for q, value in zip(wanted, found, strict=True)
+    ]
 
 
-def bootstrap_medians(values: Values, rng: np.random.Generator, resamples: int) -> Values:
+def bootstrap_medians(values: Values, seed: int, resamples: int = RESAMPLES) -> Values:
     """The medians of `resamples` bootstrap resamples of `values`, without drawing the resamples.
 
     The k-th smallest of n uniform draws follows Beta(k, n - k + 1), so the ranks that a resample's
@@ -56,18 +60,24 @@ def bootstrap_medians(values: Values, rng: np.random.Generator, resamples: int) 
     n: what lets a report over 10,000 samples take a fraction of a second.
     """
     ordered = np.sort(values)
-    n = ordered.size
+    lower, upper = _middle_ranks(ordered.size, seed, resamples)
+    return (ordered[lower] + ordered[upper]) / 2
+
+
+@lru_cache(maxsize=256)  # many series of a run have the same n
+def _middle_ranks(n: int, seed: int, resamples: int) -> tuple[Ranks, Ranks]:
+    """The two middle ranks of each resample of n values; the same one twice for an odd n."""
+    rng = np.random.default_rng(seed)
+    half = (n + 1) // 2
+    lower = rng.beta(half, n - half + 1, resamples)
     if n % 2:
-        middle = (n + 1) // 2
-        return ordered[_ranks(rng.beta(middle, n - middle + 1, resamples), n)]
-    half = n // 2
-    lower = rng.beta(half, half + 1, resamples)
+        return (ranks := _ranks(lower, n)), ranks
     # Given the lower middle, the upper one is the least of `half` uniforms above it.
     upper = lower + (1 - lower) * rng.beta(1, half, resamples)
-    return (ordered[_ranks(lower, n)] + ordered[_ranks(upper, n)]) / 2
+    return _ranks(lower, n), _ranks(upper, n)
 
 
-def _ranks(uniform: Values, n: int) -> NDArray[np.intp]:
+def _ranks(uniform: Values, n: int) -> Ranks:
     return np.minimum((uniform * n).astype(np.intp), n - 1)
 
 
@@ -75,18 +85,16 @@ def median_interval(values: Values, seed: int = SEED) -> Interval:
     """The median with its bootstrap interval (percentile method); raises on an empty array."""
     if values.size < INTERVAL_MIN_N:
         return Interval(float(np.median(values)), None, None)
-    medians = bootstrap_medians(values, np.random.default_rng(seed), RESAMPLES)
-    return Interval(float(np.median(values)), *_ends(medians))
+    return Interval(float(np.median(values)), *_ends(bootstrap_medians(values, seed)))
 
 
 def median_ratio(a: Values, b: Values, seed: int = SEED) -> Interval:
-    """median(b) / median(a) with its bootstrap interval; the medians must be above zero."""
+    """median(b) / median(a) with its bootstrap interval; the values must be above zero."""
     value = float(np.median(b) / np.median(a))
     if min(a.size, b.size) < INTERVAL_MIN_N:
         return Interval(value, None, None)
-    rng = np.random.default_rng(seed)
-    ratios = bootstrap_medians(b, rng, RESAMPLES) / bootstrap_medians(a, rng, RESAMPLES)
-    return Interval(value, *_ends(ratios))
+    # Two seeds: with one, sides of equal n would be resampled alike and look closer than they are.
+    return Interval(value, *_ends(bootstrap_medians(b, seed + 1) / bootstrap_medians(a, seed)))
 
 
 def _ends(estimates: Values) -> tuple[float, float]:
@@ -113,7 +121,7 @@ def relative_spread(values: Values) -> float:
     return float((high - low) / middle) if middle else 0.0
 
 
-def windows(depth: NDArray[np.int64]) -> dict[str, NDArray[np.intp]]:
+def windows(depth: NDArray[np.int64]) -> dict[str, Ranks]:
     """Indices of the first, middle and last tenth of the way through the conversation.
 
     The way is the depth of the thread at each sample, and the order of the samples where depths

@@ -137,7 +137,7 @@ def _case_rows(
 def _notes(
     a: RunResult, b: RunResult, rows: Sequence[Row], cases: dict[str, dict[str, object]]
 ) -> Iterator[str]:
-    if b.header["quick"]:
+    if b.quick:
         yield f"B ({gates.name(b)}) is a quick result: it may be looked at, never built on."
     for side, run in (("A", a), ("B", b)):
         if not run.complete:

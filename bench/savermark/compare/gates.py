@@ -38,7 +38,7 @@ def refuse(a: RunResult, b: RunResult) -> None:
     left, right = a.header["schema_version"], b.header["schema_version"]
     if left != right:
         raise NotComparableError(f"results of schema {left} and {right}: run the older one again")
-    if a.header["quick"]:
+    if a.quick:
         raise NotComparableError(
             f"{name(a)} is a quick result, which is never a baseline: "
             "run it with --profile standard"

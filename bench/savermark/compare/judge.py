@@ -9,7 +9,7 @@ import numpy as np
 
 from savermark import stats
 from savermark.compare.model import Kind, Row, Verdict
-from savermark.units import format_count
+from savermark.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from savermark.compare.measures import Measure
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 BYTES_TOLERANCE = 0.0005
 VERSION_BYTES = 30.0
 # Random task ids are keys of tables and indexes, so pages split differently: measured 0.05 % on
-# 8 MB. The floor is eight pages of 8 kB, one more or less in each of a store's relations.
+# 8 MB. In a small store one page more or less in each relation is a large share, so below eight
+# pages of 8 kB nothing can be said.
 SPACE_TOLERANCE = 0.01
 SPACE_FLOOR = 65_536.0
 # Allocators and imports move the peak by a few per cent from process to process.
@@ -50,25 +51,13 @@ def _tolerance(a: Measure, checkpoints: float) -> float:
     value = float(np.median(a.medians))
     if a.kind is Kind.BYTES:
         return max(BYTES_TOLERANCE * value, VERSION_BYTES * math.sqrt(checkpoints))
-    if a.kind is Kind.SPACE:
-        return max(SPACE_TOLERANCE * value, SPACE_FLOOR)
-    return MEMORY_TOLERANCE * value if a.kind is Kind.MEMORY else 0.0
+    shares = {Kind.SPACE: SPACE_TOLERANCE, Kind.MEMORY: MEMORY_TOLERANCE}
+    return shares.get(a.kind, 0.0) * value
 
 
 def _judge_sizes(case_id: str, a: Measure, b: Measure, tolerance: float) -> Row:
     left, right = float(np.median(a.medians)), float(np.median(b.medians))
-    verdict, detail = Verdict.SAME, ""
-    spread = max(max(side.medians) - min(side.medians) for side in (a, b))
-    if spread > tolerance:
-        # What should be fixed by the seed is not: neither sameness nor a difference can be shown
-        # unless the two sides lie apart as a whole.
-        detail = f"repetitions of one result differ by {format_count(spread)} {a.kind.unit}"
-    if spread > tolerance and not stats.separated(a.medians, b.medians):
-        verdict = Verdict.UNRESOLVED
-    elif abs(right - left) > tolerance:
-        verdict = Verdict.WORSE if right > left else Verdict.BETTER
-    elif left != right:
-        detail = detail or f"within the tolerance of {format_count(tolerance)} {a.kind.unit}"
+    verdict, detail = _size_verdict(a, b, right - left, tolerance)
     return Row(
         case_id=case_id,
         metric=a.metric,
@@ -83,8 +72,24 @@ def _judge_sizes(case_id: str, a: Measure, b: Measure, tolerance: float) -> Row:
     )
 
 
+def _size_verdict(a: Measure, b: Measure, change: float, tolerance: float) -> tuple[Verdict, str]:
+    show = format_count if a.kind is Kind.ROWS else format_bytes
+    spread = max(max(side.medians) - min(side.medians) for side in (a, b))
+    if spread > tolerance and not stats.separated(a.medians, b.medians):
+        # The seed should fix it and does not: neither sameness nor a difference can be shown.
+        return Verdict.UNRESOLVED, f"repetitions of one result differ by {show(spread)}"
+    if abs(change) <= tolerance:
+        return Verdict.SAME, f"within the tolerance of {show(tolerance)}" if change else ""
+    if a.kind is Kind.SPACE and abs(change) < SPACE_FLOOR:
+        return Verdict.UNRESOLVED, "a difference of a few pages"
+    return (Verdict.WORSE if change > 0 else Verdict.BETTER), ""
+
+
 def _judge_times(case_id: str, a: Measure, b: Measure, threshold: float) -> Row:
     left, right = a.pooled, b.pooled
+    if min(left.min(), right.min()) <= 0:
+        detail = "a time of zero: the clock is too coarse for this call"
+        return Row(case_id, a.metric, a.kind, Verdict.UNRESOLVED, detail)
     ratio = stats.median_ratio(left, right)
     p = stats.rank_test(left, right)
     verdict, detail = _time_verdict(ratio, p, a, b, threshold)

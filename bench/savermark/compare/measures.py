@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,7 @@ _SIZES = {  # summary name -> metric and kind
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measure:
     """One metric of one case: an array of values for each repetition (one value, or samples)."""
 
@@ -39,12 +40,12 @@ class Measure:
     kind: Kind
     repetitions: tuple[stats.Values, ...]
 
-    @property
+    @cached_property
     def pooled(self) -> stats.Values:
         """The values of all repetitions together."""
         return np.concatenate(self.repetitions)
 
-    @property
+    @cached_property
     def medians(self) -> list[float]:
         """One value a repetition."""
         return [float(np.median(values)) for values in self.repetitions]

@@ -75,7 +75,9 @@ def _values(row: Row) -> tuple[str, str]:
         return "", ""
     show = {Kind.ROWS: format_count, Kind.TIME: format_ns}.get(row.kind or Kind.BYTES, format_bytes)
     shown = show(row.a), show(row.b)
-    if shown[0] == shown[1] and row.a != row.b:  # rounding hides what the verdict is about
+    if (
+        row.verdict is not Verdict.SAME and shown[0] == shown[1]
+    ):  # rounding hides what the verdict is about
         unit = row.kind.unit if row.kind else ""
         return f"{format_count(row.a)} {unit}", f"{format_count(row.b)} {unit}"
     return shown
@@ -85,7 +87,7 @@ def _ratio(row: Row) -> str:
     if row.ratio is None:
         return ""
     if row.low is None or row.high is None:
-        return f"{row.ratio:.4g}"
+        return f"{row.ratio:.5g}"
     return f"{row.ratio:.2f} ({row.low:.2f} to {row.high:.2f})"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from savermark.records import PhaseStorage, SampleSet, TrialResult
     from savermark.results import RunResult
 
-Columns: TypeAlias = "dict[str, Sequence[Any]]"
+Columns: TypeAlias = "Mapping[str, Sequence[Any]]"
 SeriesKey: TypeAlias = "tuple[str, str, str, str]"  # phase, op, temperature, at
 
 _PERCENTILES = (90, 95, 99)
@@ -203,7 +203,7 @@ def _latency(trial: TrialResult) -> Columns:
 def describe(times: stats.Values) -> tuple[float | None, ...]:
     """The statistics of one latency row, in the order of its columns."""
     median = stats.median_interval(times)
-    tails = (stats.percentile(times, q) for q in _PERCENTILES)
+    tails = stats.percentiles(times, _PERCENTILES)
     return (times.size, median.value, *tails, float(times.max()), median.low, median.high)
 
 

@@ -37,9 +37,10 @@ class FootprintRow:
     """One part of the whole store's size in bytes.
 
     `component` is one of: `payload` (memory: serialized bytes held), `heap`, `toast`, `index`,
-    `wal`, `free` (pages or tuples that hold nothing, part of the others), `file` (database file
-    on disk), `total`. `table` is None where the part belongs to no single table. `live` parts add
-    up to `total`; `free` is contained in them.
+    `wal`, `free` (pages or tuples that hold nothing), `file` (database file on disk), `total`.
+    `table` is None where the part belongs to no single table. `payload`, `heap`, `toast`, `index`
+    and `wal` add up to `total`; `free` and `file` say again what is contained in them. SQLite: the
+    heap of no table is the schema, statistics and free pages; without dbstat it is the whole file.
     """
 
     component: str
@@ -60,7 +61,9 @@ class FloorRow:
 
     A thread that holds nothing has zeros. A thread that holds checkpoints but no writes has no
     row: the runtime did not store them (durability `exit` with full channels), and a floor of zero
-    would be a lie. An encrypting serializer makes every payload distinct.
+    would be a lie. What `update_state` puts into a full channel, or into a delta channel of an
+    older checkpoint, leaves no write either and is not in the floor. An encrypting serializer
+    makes every payload distinct.
     """
 
     thread_id: str

@@ -19,10 +19,14 @@ def backend_names() -> list[str]:
 
 
 def get_backend(name: str) -> type[Backend]:
-    """The backend of this name.
+    """The backend of this name, or of a third-party saver named `package.module:factory`.
 
     Raises `UsageError` for an unknown name, `BackendError` when its package cannot be imported.
     """
+    if ":" in name:
+        from savermark.backends.custom import custom_backend
+
+        return custom_backend(name)
     found = {point.name: point for point in entry_points(group=GROUP)}
     if name not in found:
         raise UsageError(unknown("backend", name, found))

@@ -1,0 +1,255 @@
+"""The statements of the SQLite backend. Every function works on an open connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from savermark.errors import BackendError
+from savermark.storage import FootprintRow, StorageRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SqliteTable = Literal["checkpoints", "writes"]
+KEYS: dict[SqliteTable, str] = {
+    "checkpoints": "checkpoint_ns, checkpoint_id",
+    "writes": "checkpoint_ns, checkpoint_id, task_id, idx",
+}
+
+# One packed sum a channel: the number of rows above, their bytes below this bit. No group can
+# reach 2^40 bytes in a file that is smaller, and 2^23 rows overflow loudly ("integer overflow").
+_PACK = 40
+# Beyond, one filtered sum a channel costs more than sorting all rows (measured: 20 to 40).
+_MAX_FILTERED = 16
+
+
+def _bytes_of(column: str) -> str:
+    """The byte length of a value; asks a blob only for its header, so overflow pages stay unread.
+
+    `length` of a text counts characters, hence the cast; old files hold metadata as text.
+    """
+    return (
+        f"ifnull(CASE typeof({column}) WHEN 'blob' THEN length({column}) "
+        f"ELSE length(CAST({column} AS BLOB)) END, 0)"
+    )
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> Any:
+    """The value of a pragma, run to its end: one only begun keeps the database locked."""
+    return connection.execute(f"PRAGMA {name}").fetchall()[0][0]
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raises `sqlite3.OperationalError` ("no such table") if a saver never set the file up."""
+    for table in KEYS:
+        connection.execute(f"SELECT 1 FROM main.{table} LIMIT 1").fetchone()
+
+
+@contextmanager
+def selected(connection: sqlite3.Connection, threads: Sequence[str] | None) -> Iterator[str]:
+    """One read transaction, and the WHERE clause that selects `threads` in it.
+
+    The ids go through a temporary table: a statement takes only so many parameters.
+    """
+    if threads is not None:
+        connection.execute(
+            "CREATE TEMP TABLE IF NOT EXISTS wanted (thread_id TEXT PRIMARY KEY) WITHOUT ROWID"
+        )
+    connection.execute("BEGIN")
+    try:
+        if threads is not None:
+            connection.execute("DELETE FROM temp.wanted")
+            connection.executemany(
+                "INSERT OR IGNORE INTO temp.wanted VALUES (?)", ((thread,) for thread in threads)
+            )
+        yield "" if threads is None else "WHERE thread_id IN (SELECT thread_id FROM temp.wanted)"
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def storage(connection: sqlite3.Connection, where: str) -> list[StorageRow]:
+    """Rows and bytes of the checkpoints by namespace, of the writes by namespace and channel."""
+    size = f"{_bytes_of('checkpoint')} + {_bytes_of('metadata')}"
+    rows = [
+        _row(thread, space, "checkpoints", None, count, total)
+        for thread, space, count, total in connection.execute(
+            f"SELECT thread_id, checkpoint_ns, count(*), sum({size}) "
+            f"FROM main.checkpoints {where} GROUP BY thread_id, checkpoint_ns"
+        )
+    ]
+    rows += _write_rows(connection, where)
+    return rows
+
+
+def _row(
+    thread: str, space: str, table: SqliteTable, channel: str | None, count: int, size: int
+) -> StorageRow:
+    return StorageRow(thread, space, table, channel, count, size, stored_bytes=size)
+
+
+def _write_rows(connection: sqlite3.Connection, where: str) -> Iterator[StorageRow]:
+    channels = [
+        name for (name,) in connection.execute(f"SELECT DISTINCT channel FROM main.writes {where}")
+    ]
+    database = pragma(connection, "page_count") * pragma(connection, "page_size")
+    value = _bytes_of("value")
+    if len(channels) > _MAX_FILTERED or database >= 1 << _PACK:
+        for thread, space, channel, count, size in connection.execute(
+            f"SELECT thread_id, checkpoint_ns, channel, count(*), sum({value}) "
+            f"FROM main.writes {where} GROUP BY thread_id, checkpoint_ns, channel"
+        ):
+            yield _row(thread, space, "writes", channel, count, size)
+        return
+    # The primary key delivers (thread, namespace) in order, but not the channel: grouping by all
+    # three sorts every row, which takes three times as long as this.
+    sums = "".join(f", sum({value} + {1 << _PACK}) FILTER (WHERE channel = ?)" for _ in channels)
+    for thread, space, *packed in connection.execute(
+        f"SELECT thread_id, checkpoint_ns{sums} FROM main.writes {where} "
+        "GROUP BY thread_id, checkpoint_ns",
+        channels,
+    ):
+        for channel, number in zip(channels, packed, strict=True):
+            if number is not None:
+                count, size = divmod(number, 1 << _PACK)
+                yield _row(thread, space, "writes", channel, count, size)
+
+
+def holders(connection: sqlite3.Connection, where: str) -> set[str]:
+    """The threads that hold checkpoints."""
+    found = connection.execute(f"SELECT DISTINCT thread_id FROM main.checkpoints {where}")
+    return {thread for (thread,) in found}
+
+
+def write_values(connection: sqlite3.Connection, where: str) -> Iterator[tuple[str, str, bytes]]:
+    """(thread, type tag, value) of every write in thread order."""
+    return connection.execute(
+        "SELECT thread_id, ifnull(type, ''), ifnull(CAST(value AS BLOB), x'') "
+        f"FROM main.writes {where} ORDER BY thread_id"
+    )
+
+
+def _columns(connection: sqlite3.Connection, table: SqliteTable) -> str:
+    """All columns but the thread id: files of older savers have no `task_path`."""
+    names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
+    return ", ".join(name for name in names if name != "thread_id")
+
+
+def ordered_rows(
+    connection: sqlite3.Connection, table: SqliteTable, where: str
+) -> Iterator[tuple[Any, ...]]:
+    """Every row, thread id first, in key order."""
+    return connection.execute(
+        f"SELECT thread_id, {_columns(connection, table)} FROM main.{table} {where} "
+        f"ORDER BY thread_id, {KEYS[table]}"
+    )
+
+
+def has_dbstat(connection: sqlite3.Connection) -> bool:
+    """Whether this SQLite can tell the pages of tables and indexes apart."""
+    option = "SELECT sqlite_compileoption_used('ENABLE_DBSTAT_VTAB')"
+    return bool(connection.execute(option).fetchone()[0])
+
+
+def footprint(
+    connection: sqlite3.Connection, file_bytes: int, wal_bytes: int
+) -> list[FootprintRow]:
+    """Heap and index by table where the engine can tell, and the rest of the file as heap."""
+    rows = []
+    if has_dbstat(connection):
+        rows = [
+            FootprintRow("heap" if kind == "table" else "index", table, size)
+            for kind, table, size in connection.execute(
+                "SELECT s.type, s.tbl_name, sum(d.pgsize) FROM dbstat AS d "
+                "JOIN main.sqlite_master AS s ON s.name = d.name "
+                "WHERE d.aggregate = 1 AND s.tbl_name IN ('checkpoints', 'writes') GROUP BY 1, 2"
+            )
+        ]
+    rest = file_bytes - sum(row.bytes for row in rows)
+    free = pragma(connection, "freelist_count") * pragma(connection, "page_size")
+    return [
+        *rows,
+        FootprintRow("heap", None, rest),  # schema, statistics and free pages
+        FootprintRow("wal", None, wal_bytes),
+        FootprintRow("free", None, free),
+        FootprintRow("file", None, file_bytes),
+        FootprintRow("total", None, file_bytes + wal_bytes),
+    ]
+
+
+def clone(connection: sqlite3.Connection, pairs: Sequence[tuple[str, str]]) -> int:
+    """Insert every source's rows under its targets, given as (target, source) by target."""
+    mode = _relax(connection)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        _stage(connection, pairs)
+        written = sum(_insert(connection, table) for table in KEYS)
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # the first error is the one to tell
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            pragma(connection, f"main.journal_mode={mode}")
+        raise
+    if pragma(connection, f"main.journal_mode={mode}") != mode:
+        raise BackendError(f"another connection keeps the journal out of {mode} mode: close it")
+    check_tables(connection)  # a first read ends the lock that the change of mode leaves behind
+    # The size the WAL reached here is the bulk load's, not the workload's.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return written
+
+
+def _relax(connection: sqlite3.Connection) -> str:
+    """Trade durability for speed on this connection; returns the journal mode to go back to.
+
+    A rollback journal in memory writes each page once where the WAL writes it twice, and still
+    undoes a failed clone. Other open connections forbid the change: then it stays the WAL.
+    """
+    for setting in ("temp_store=MEMORY", "cache_size=-131072", "synchronous=OFF"):
+        connection.execute(f"PRAGMA {setting}").fetchall()
+    mode = str(pragma(connection, "journal_mode"))
+    connection.execute("PRAGMA busy_timeout=0").fetchall()
+    try:
+        connection.execute("PRAGMA main.journal_mode=MEMORY").fetchall()
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+    connection.execute("PRAGMA busy_timeout=5000").fetchall()
+    return mode
+
+
+def _stage(connection: sqlite3.Connection, pairs: Sequence[tuple[str, str]]) -> None:
+    """Lay targets and source rows in temporary tables; refuse used targets, unused sources."""
+    connection.execute(
+        "CREATE TEMP TABLE targets (target TEXT PRIMARY KEY, source TEXT) WITHOUT ROWID"
+    )
+    connection.executemany("INSERT INTO temp.targets VALUES (?, ?)", pairs)
+    for table, key in KEYS.items():
+        used = connection.execute(
+            "SELECT target FROM temp.targets "
+            f"WHERE EXISTS (SELECT 1 FROM main.{table} WHERE thread_id = target)"
+        ).fetchone()
+        if used:
+            raise BackendError(f"clone target {used[0]!r} holds rows: choose an unused id")
+        connection.execute(
+            f"CREATE TEMP TABLE source_{table} AS SELECT * FROM main.{table} "
+            f"WHERE thread_id IN (SELECT source FROM temp.targets) ORDER BY thread_id, {key}"
+        )
+        connection.execute(f"CREATE INDEX temp.of_{table} ON source_{table} (thread_id)")
+    unused = connection.execute(
+        "SELECT source FROM temp.targets "
+        "WHERE source NOT IN (SELECT thread_id FROM temp.source_checkpoints)"
+    ).fetchone()
+    if unused:
+        raise BackendError(f"clone source {unused[0]!r} holds no rows: drive it first")
+
+
+def _insert(connection: sqlite3.Connection, table: SqliteTable) -> int:
+    """All rows of one table in ascending key order, so that the index only grows at its end."""
+    columns = _columns(connection, table)
+    return connection.execute(
+        f"INSERT INTO main.{table} (thread_id, {columns}) "
+        f"SELECT t.target, {', '.join('s.' + name for name in columns.split(', '))} "
+        f"FROM temp.targets AS t CROSS JOIN temp.source_{table} AS s ON s.thread_id = t.source"
+    ).rowcount

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from contextlib import contextmanager
 from itertools import chain
+from threading import Lock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ class Recorder:
         self.clock = clock
         self._fresh: dict[str, list[tuple[int, int]]] = {op: [] for op in (*OPS.values(), TURN)}
         self._spans: dict[str, array[int]] = {op: array("q") for op in self._fresh}
+        self._settling = Lock()
         self._threads: list[int] = []  # when each thread's play began
 
     def add(self, op: str) -> Add:
@@ -125,8 +127,9 @@ class Recorder:
         return bisect_right(puts, at) - bisect_right(puts, began)
 
     def _settle(self) -> None:
-        for op, fresh in self._fresh.items():
-            # Take what is there now: another thread may append meanwhile, at the end.
-            count = len(fresh)
-            self._spans[op].extend(chain.from_iterable(fresh[:count]))
-            del fresh[:count]
+        with self._settling:
+            for op, fresh in self._fresh.items():
+                # Take what is there now: another thread may append meanwhile, at the end.
+                count = len(fresh)
+                self._spans[op].extend(chain.from_iterable(fresh[:count]))
+                del fresh[:count]

@@ -68,6 +68,7 @@ async def paths_form_a_tree(bench: Bench) -> None:
             "a file and a directory": {"files": [file("a"), DirectoryEntry("a")]},
             "below a file": {"files": [file("a"), file("a/b")]},
             "below a file that comes later": {"files": [file("a/b"), file("a")]},
+            "below a deep file": {"files": [file("a/b/c"), file("a/b/c/d")]},
             "far below a file": {"files": [DirectoryEntry("a/b/c"), file("a")]},
         },
     )

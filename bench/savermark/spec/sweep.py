@@ -14,7 +14,12 @@ from savermark.spec.types import Dist
 Axes = dict[str, list[Any]]
 
 #: Last parts of keys that say nothing without the section before them.
-_VAGUE = frozenset({"kind", "every", "back", "bytes", "count", "order", "writes", "seed"})
+_VAGUE = frozenset(
+    {
+        *("kind", "every", "back", "bytes", "count", "order", "writes", "seed", "width"),
+        *("steps", "resume", "driven", "reads", "cold"),
+    }
+)
 
 #: Swept keys that change nothing when another key has this value.
 _INERT: dict[str, tuple[str, Any]] = {

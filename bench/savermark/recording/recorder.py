@@ -115,7 +115,7 @@ class Recorder:
         return [
             span
             for span in sorted(self.spans(op))
-            if (turn := bisect_right(starts, span[0])) and span[0] <= turns[turn - 1][1]
+            if (turn := bisect_right(starts, span[0])) and span[0] < turns[turn - 1][1]
         ]
 
     def _puts(self) -> list[int]:

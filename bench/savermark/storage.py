@@ -38,9 +38,11 @@ class FootprintRow:
 
     `component` is one of: `payload` (memory: serialized bytes held), `heap`, `toast`, `index`,
     `wal`, `free` (pages or tuples that hold nothing), `file` (database file on disk), `total`.
-    `table` is None where the part belongs to no single table. `payload`, `heap`, `toast`, `index`
-    and `wal` add up to `total`; `free` and `file` say again what is contained in them. SQLite: the
-    heap of no table is the schema, statistics and free pages; without dbstat it is the whole file.
+    `table` is None where the part belongs to no single table. `payload`, `heap`, `toast` and
+    `index` add up to `total`; `free` and `file` say again what is contained in them. `wal` stands
+    beside the total on every engine, which uses those files again: on SQLite the size of the WAL
+    file now, on Postgres what the server wrote since the store was created. SQLite's heap of no
+    table is the schema, statistics and free pages; without dbstat it is the whole file.
     """
 
     component: str

@@ -70,7 +70,7 @@ class Store(ABC):
         """Rows and bytes of each thread, namespace, table and channel.
 
         A constant number of set-based statements whatever the number of threads. A thread named
-        in `threads` that holds nothing has rows of zeros, one a table.
+        in `threads` has a row of zeros for each table in which it holds nothing.
         """
 
     @abstractmethod
@@ -126,9 +126,7 @@ class Backend(ABC):
     store_type: ClassVar[type[Store]]
 
     @classmethod
-    def service(
-        cls, folder: Path, dsn: str | None = None
-    ) -> AbstractContextManager[str | None]:
+    def service(cls, folder: Path, dsn: str | None = None) -> AbstractContextManager[str | None]:
         """What must run for the length of a benchmark run, for instance an embedded server.
 
         Yields the dsn that goes into each `Location`. Raises `BackendError` with one clear line

@@ -76,10 +76,14 @@ def floor_rows(
 
 
 def with_zero_rows(rows: list[StorageRow], threads: Sequence[str] | None) -> list[StorageRow]:
-    """The rows sorted, and one row of zeros a table for each named thread that holds nothing."""
-    found = {row.thread_id for row in rows}
-    empty = [thread for thread in dict.fromkeys(threads or ()) if thread not in found]
-    zeros = [StorageRow(thread, "", table, None, 0, 0, 0) for thread in empty for table in TABLES]
+    """The rows sorted, with a row of zeros for each table a named thread holds nothing in."""
+    found = {(row.thread_id, row.table) for row in rows}
+    zeros = [
+        StorageRow(thread, "", table, None, 0, 0, 0)
+        for thread in dict.fromkeys(threads or ())
+        for table in TABLES
+        if (thread, table) not in found
+    ]
     return sorted(
         rows + zeros,
         key=lambda row: (

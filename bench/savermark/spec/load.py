@@ -12,7 +12,7 @@ from typing import Any
 
 from savermark.errors import WorkloadError, unknown
 from savermark.spec.parse import parse_spec, spec_keys, unknown_key
-from savermark.spec.sweep import Axes, combinations, dist_parts, is_axis, sweep_axes
+from savermark.spec.sweep import Axes, axis, combinations, dist_parts, is_axis, sweep_axes
 from savermark.spec.types import WorkloadSpec
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -64,24 +64,27 @@ def _find(name_or_path: str) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise WorkloadError("no such file") from None
     except OSError as error:
         raise WorkloadError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise WorkloadError(f"is not UTF-8 text (byte {error.start})") from None
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise WorkloadError(_syntax(str(error))) from None
+        raise WorkloadError(_syntax(str(error), text)) from None
 
 
-def _syntax(message: str) -> str:
+def _syntax(message: str, text: str) -> str:
     found = _POSITION.search(message)
-    if found is None:
-        return f"TOML syntax error: {message}"
-    line, column = found.groups()
-    where = f"line {line}, column {column}" if line else "the end of the file"
-    return f"TOML syntax error at {where}: {message[: found.start()].lower()}"
+    line, column = found.groups() if found else (None, None)
+    if line is None:  # tomllib names no place for what the end of the file cuts off
+        last = text.rpartition("\n")[2]
+        line, column = str(text.count("\n") + 1), f"{len(last) + 1} (the end)"
+    cause = message[: found.start()] if found else message
+    return f"TOML syntax error at line {line}, column {column}: {cause.lower()}"
 
 
 def _variants(data: dict[str, Any], name: str, overrides: Sequence[str]) -> list[Variant]:
@@ -111,7 +114,7 @@ def _override(data: dict[str, Any], axes: Axes, override: str) -> None:
     swept = dist_parts(key) or key
     axes.pop(swept, None)
     if swept == key and is_axis(key, value):
-        axes[key] = value
+        axes[key] = axis(key, value)
     else:
         _set(data, key, value)
 

@@ -39,10 +39,15 @@ def sweep_axes(table: Any) -> Axes:
             raise WorkloadError(unknown_key(key, list(spec_keys())) + " (in [sweep])")
         if key in ("name", "summary"):
             raise WorkloadError(f"sweep.{key}: a workload has one {key}")
-        if not isinstance(values, list) or not values:
-            raise WorkloadError(f"sweep.{key} = {values!r}: must be a list of values to try")
-        axes[key] = values
+        axes[key] = axis(key, values)
     return axes
+
+
+def axis(key: str, values: Any) -> list[Any]:
+    """The values to try for a key; raises `WorkloadError` when there are none."""
+    if not isinstance(values, list) or not values:
+        raise WorkloadError(f"sweep of {key} = {values!r}: must be a list of values to try")
+    return values
 
 
 def _flat(table: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:

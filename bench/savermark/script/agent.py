@@ -70,6 +70,8 @@ def _turn(thread: _Thread, cue: Cue, *, pending: bool) -> None:
     number, run_id, answers = _begin(thread, cue, pending)
     _run(thread, update, cue, pending)
     _append(thread, Turn(number, update, run_id, answers), cue.turn, cue)
+    if not pending:
+        _time(thread, run_id)
 
 
 def _fork(thread: _Thread) -> None:
@@ -93,6 +95,7 @@ def _fork(thread: _Thread) -> None:
     _run(thread, update, cue, pending=False)
     fork = Fork(number, spec.branching.kind, before, update, run_id, answers)
     _append(thread, fork, redone.turn, said)
+    _time(thread, run_id)
 
 
 def _begin(thread: _Thread, cue: Cue, pending: bool) -> tuple[int, str, tuple[str, ...]]:
@@ -107,9 +110,13 @@ def _append(thread: _Thread, event: Turn | Fork, turn: int, said: Cue) -> None:
     sizes = _sizes(thread.state) if spec.branching.every else {}
     thread.chain.append(_Link(len(thread.events), turn, said, sizes))
     thread.events.append(event)
-    every = spec.durations.every
-    if every and event.number % every == 0:
-        thread.events.append(Duration(event.run_id, 1 + event.number % 60))
+
+
+def _time(thread: _Thread, run_id: str) -> None:
+    """Record the last run's duration, in every n-th run."""
+    every = thread.spec.durations.every
+    if every and thread.runs % every == 0:
+        thread.events.append(Duration(run_id, 1 + thread.runs % 60))
 
 
 def _mark(thread: _Thread, link: _Link, name: str) -> None:

@@ -19,6 +19,10 @@ from typing import Any
 DONE = "done"
 PREFIX = "savermark_"
 DATA = "pg"
+DROP = {
+    "database": "DROP DATABASE IF EXISTS {} WITH (FORCE)",
+    "schema": "DROP SCHEMA IF EXISTS {} CASCADE",
+}
 _STOP_SECONDS = 15.0  # an immediate shutdown takes well under a second; a busy disk may need more
 
 
@@ -67,19 +71,14 @@ def drop_run(dsn: str, run: str) -> list[str]:
     dropped = []
     with psycopg.connect(dsn, autocommit=True) as connection:
         found = connection.execute(
-            "SELECT 'DATABASE', datname, shobj_description(oid, 'pg_database') FROM pg_database"
+            "SELECT 'database', datname, shobj_description(oid, 'pg_database') FROM pg_database"
             " UNION ALL"
-            " SELECT 'SCHEMA', nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace"
+            " SELECT 'schema', nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace"
         ).fetchall()
         for kind, name, comment in found:
             if not name.startswith(PREFIX) or parse_marker(comment).get("run") != run:
                 continue
-            drop: sql.SQL = (
-                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-                if kind == "DATABASE"
-                else sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE")
-            )
-            connection.execute(drop.format(sql.Identifier(name)))
+            connection.execute(sql.SQL(DROP[kind]).format(sql.Identifier(name)))
             dropped.append(name)
     return dropped
 

@@ -14,6 +14,7 @@ from fix_results import FakeCase, matrix
 from savermark.compare import (
     COLUMNS,
     Comparison,
+    Difference,
     Kind,
     Row,
     Verdict,
@@ -137,8 +138,8 @@ def _times(rng: np.random.Generator, median: float, *, n: int = 40, reps: int = 
         (1.02, 3, 40, Verdict.SAME, ""),
         (1.6, 3, 40, Verdict.WORSE, ""),
         (0.6, 3, 40, Verdict.BETTER, ""),
-        (1.26, 3, 40, Verdict.UNRESOLVED, "threshold of 1.25"),
-        (1.4, 1, 40, Verdict.UNRESOLVED, "threshold of 1.5, and fewer than 3 repetitions"),
+        (1.26, 3, 40, Verdict.UNRESOLVED, "to say same within 1.25"),
+        (1.4, 1, 40, Verdict.UNRESOLVED, "fewer than 3 repetitions only 1.5 and more"),
         (1.8, 1, 40, Verdict.WORSE, ""),
         (9.0, 1, 4, Verdict.UNRESOLVED, "fewer than 6 samples"),
     ],
@@ -353,6 +354,23 @@ def test_markdown_tables_have_equal_rows(compared: Callable[..., Comparison]) ->
             assert line.replace("\\|", "").count("|") == 8
 
 
+def test_free_text_cannot_break_the_table() -> None:
+    row = Row("c[a|b]@x", "all", None, Verdict.NOT_COMPARABLE, "failed in B: one | two\nthree")
+    whole = Comparison("a", "b", (row,), (Difference("cpu", "x|y", "z"),), (), (), {})
+    lines = to_markdown(whole).splitlines()
+    assert (
+        "| `c[a\\|b]@x` | all |  |  |  | not comparable | failed in B: one \\| two three |" in lines
+    )
+    assert "| cpu | x\\|y | z |" in lines
+
+
+def test_without_a_difference_the_tables_are_folded(compared: Callable[..., Comparison]) -> None:
+    made = to_markdown(compared([CASE], [CASE], None, {"seed": 1}))
+    before, _, folded = made.partition("<details>")
+    assert before.endswith("No metric is better or worse.\n\n")
+    assert folded.count("| `") == len(compared([CASE], [CASE]).rows)
+
+
 def test_values_that_look_equal_are_spelled_out() -> None:
     def line(kind: Kind, a: float, b: float) -> str:
         row = Row("c@x", "m", kind, Verdict.WORSE, a=a, b=b, ratio=b / a)
@@ -364,6 +382,7 @@ def test_values_that_look_equal_are_spelled_out() -> None:
     )
     assert "| 219 MB | 230 MB | 1.0493 | worse |" in line(Kind.BYTES, 219.19e6, 230e6)
     assert "| 12 | 13 |" in line(Kind.ROWS, 12, 13)
+    assert "| 219 MB | 219 MB | 1 |" in line(Kind.BYTES, 219.19e6, 219.19e6)
 
 
 def test_frame_csv_and_json(compared: Callable[..., Comparison], tmp_path: Path) -> None:

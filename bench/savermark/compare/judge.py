@@ -119,9 +119,12 @@ def _time_verdict(
         return Verdict.SAME, ""
     few = min(len(a.repetitions), len(b.repetitions)) < FEW_REPETITIONS
     needed = max(threshold, TIME_THRESHOLD_FEW) if few else threshold
-    if max(ratio.value, 1 / ratio.value) < needed:
-        why = f"fewer than {FEW_REPETITIONS} repetitions" if few else "the interval is too wide"
-        return Verdict.UNRESOLVED, f"below the threshold of {needed:g}, and {why} to say same"
+    size = max(ratio.value, 1 / ratio.value)
+    if size < threshold:
+        return Verdict.UNRESOLVED, f"too wide an interval to say same within {threshold:g}"
+    if size < needed:
+        why = f"with fewer than {FEW_REPETITIONS} repetitions only {needed:g} and more counts"
+        return Verdict.UNRESOLVED, why
     if ratio.low <= 1 <= ratio.high or p >= ALPHA:
         return Verdict.UNRESOLVED, f"the samples overlap too much (p {p:.2g})"
     if not stats.separated(a.medians, b.medians):

@@ -13,17 +13,13 @@ if TYPE_CHECKING:
     from savermark.compare.model import Comparison, Row
 
 _HEAD = "| case | metric | A | B | ratio B/A | verdict | why |"
+_TELLING = (Verdict.WORSE, Verdict.BETTER, Verdict.NOT_COMPARABLE)
 _RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
 
 
 def to_markdown(comparison: Comparison) -> str:
     """A verdict line, the rows that tell something, the others folded, the surroundings."""
-    order = list(Verdict)
-    telling = sorted(
-        (row for row in comparison.rows if row.verdict is not Verdict.SAME),
-        key=lambda row: order.index(row.verdict),
-    )
-    same = [row for row in comparison.rows if row.verdict is Verdict.SAME]
+    rows = {verdict: [r for r in comparison.rows if r.verdict is verdict] for verdict in Verdict}
     lines = [
         _verdict_line(comparison),
         "",
@@ -31,14 +27,21 @@ def to_markdown(comparison: Comparison) -> str:
         "Ratio is B/A; below 1 B needs less. Times are medians.",
         "",
     ]
-    lines += _table(telling)
-    if same:
-        lines += ["<details>", f"<summary>{len(same)} rows are the same</summary>", ""]
-        lines += [*_table(same), "</details>", ""]
+    telling = [row for verdict in _TELLING for row in rows[verdict]]
+    lines += _table(telling) if telling else ["No metric is better or worse.", ""]
+    for verdict in (Verdict.UNRESOLVED, Verdict.SAME):
+        lines += _folded(verdict, rows[verdict])
     lines += ["### Surroundings that differ", "", *_differences(comparison), ""]
     if comparison.notes:
         lines += ["### Notes", "", *(f"- {note}" for note in comparison.notes), ""]
     return "\n".join(lines)
+
+
+def _folded(verdict: Verdict, rows: Sequence[Row]) -> Iterator[str]:
+    if rows:
+        yield from ("<details>", f"<summary>{len(rows)} {verdict}</summary>", "")
+        yield from _table(rows)
+        yield from ("</details>", "")
 
 
 def _verdict_line(comparison: Comparison) -> str:
@@ -66,8 +69,14 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
             row.verdict,
             row.detail,
         )
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        yield _line(cells)
     yield ""
+
+
+def _line(cells: Iterable[str]) -> str:
+    # Names, settings and causes are free text: neither a bar nor a line break may end the cell.
+    clean = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
+    return "| " + " | ".join(clean) + " |"
 
 
 def _values(row: Row) -> tuple[str, str]:
@@ -75,9 +84,8 @@ def _values(row: Row) -> tuple[str, str]:
         return "", ""
     show = {Kind.ROWS: format_count, Kind.TIME: format_ns}.get(row.kind or Kind.BYTES, format_bytes)
     shown = show(row.a), show(row.b)
-    if (
-        row.verdict is not Verdict.SAME and shown[0] == shown[1]
-    ):  # rounding hides what the verdict is about
+    if row.verdict is not Verdict.SAME and row.a != row.b and shown[0] == shown[1]:
+        # Rounding hides what the verdict is about.
         unit = row.kind.unit if row.kind else ""
         return f"{format_count(row.a)} {unit}", f"{format_count(row.b)} {unit}"
     return shown
@@ -97,5 +105,5 @@ def _differences(comparison: Comparison) -> Iterable[str]:
     return [
         "| what | A | B |",
         "| --- | --- | --- |",
-        *(f"| {item.what} | {item.a} | {item.b} |" for item in comparison.differences),
+        *(_line((item.what, item.a, item.b)) for item in comparison.differences),
     ]

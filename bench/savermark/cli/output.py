@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "md")
 
 Formatter = Callable[[Any], str]
+Shown = dict[str, tuple[str, Formatter]]  # column -> its heading and how its values read
 
 format_option = click.option(
     "--format",
@@ -29,12 +30,12 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and
 
 
 def emit_frame(
-    frame: pd.DataFrame, fmt: str, *, show: dict[str, Formatter] | None = None, title: str = ""
+    frame: pd.DataFrame, fmt: str, *, show: Shown | None = None, title: str = ""
 ) -> None:
     """Print `frame` on stdout.
 
     JSON and CSV carry every column as it is (records, base units); the table and Markdown carry
-    the columns named in `show`, each through its formatter.
+    the columns named in `show`, each with its heading and through its formatter.
     """
     if fmt == "json":
         click.echo(frame.to_json(orient="records", indent=2, force_ascii=False))
@@ -42,8 +43,9 @@ def emit_frame(
         click.echo(frame.to_csv(index=False), nl=False)
     else:
         columns, rows = _as_text(frame, show)
-        click.echo(_markdown(columns, rows) if fmt == "md" else "", nl=fmt == "md")
-        if fmt == "table":
+        if fmt == "md":
+            click.echo(_markdown(columns, rows))
+        else:
             _print_table(columns, rows, title)
 
 
@@ -58,18 +60,17 @@ def remark(message: str, *, quiet: bool = False) -> None:
         click.echo(message, err=True)
 
 
-def _as_text(
-    frame: pd.DataFrame, show: dict[str, Formatter] | None
-) -> tuple[list[str], list[list[str]]]:
-    chosen = {c: f for c, f in (show or dict.fromkeys(frame.columns, str)).items() if c in frame}
+def _as_text(frame: pd.DataFrame, show: Shown | None) -> tuple[list[str], list[list[str]]]:
+    shown = show or {column: (str(column).replace("_", " "), str) for column in frame.columns}
+    chosen = {column: look for column, look in shown.items() if column in frame}
     rows = [
         [
-            "–" if _missing(value) else chosen[column](value)
-            for column, value in zip(chosen, row, strict=True)
+            "–" if _missing(value) else as_text(value)
+            for (_, as_text), value in zip(chosen.values(), row, strict=True)
         ]
         for row in frame[list(chosen)].itertuples(index=False, name=None)
     ]
-    return list(chosen), rows
+    return [heading for heading, _ in chosen.values()], rows
 
 
 def _missing(value: Any) -> bool:
@@ -89,7 +90,7 @@ def _print_table(columns: list[str], rows: list[list[str]], title: str) -> None:
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(row[index][:1].isdigit() or row[index] == "–" for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     Console(width=None if Console().is_terminal else 200).print(table)

@@ -1,0 +1,92 @@
+"""Plots a person would rather look at than read: one function each, from frames to a Figure.
+
+A plot function takes `(frames, workload)` and returns `(figure, caption)`; it raises `NoData` with
+the reason when there is nothing to show, so that no empty panel ever appears.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from matplotlib import rc_context
+
+from savermark.plots.growth import bytes_by_turns
+from savermark.plots.latency import latency_over_depth
+from savermark.plots.series import Drawing, Frames, NoData
+from savermark.plots.space import before_and_after, where_bytes_are
+from savermark.plots.strip import latency_strip
+from savermark.plots.style import RC
+from savermark.plots.tradeoff import storage_against_latency
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PLOTS", "Drawing", "Frames", "NoData", "Plot", "draw", "draw_all", "to_png", "to_svg"]
+
+PNG_DPI = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One kind of plot."""
+
+    kind: str  # part of the file name
+    title: str
+    draw: Callable[[Frames, str], tuple[Figure, str]]
+
+
+PLOTS = (
+    Plot("bytes-by-turns", "Bytes by turns", bytes_by_turns),
+    Plot("where-bytes-are", "Where the bytes are", where_bytes_are),
+    Plot("operations", "Time of each operation", latency_strip),
+    Plot("latency-over-depth", "Latency over depth", latency_over_depth),
+    Plot("trade-off", "Storage against read latency", storage_against_latency),
+    Plot("before-and-after", "Before and after deletion", before_and_after),
+)
+
+
+def draw(plot: Plot, frames: Frames, workload: str) -> Drawing:
+    """One plot of one workload, or the reason why it has none."""
+    name = re.sub(r"[^a-z0-9.-]+", "-", f"{workload}.{plot.kind}".lower()).strip("-.")
+    try:
+        with rc_context(RC):
+            figure, caption = plot.draw(frames, workload)
+    except NoData as none:
+        return Drawing(name, plot.kind, plot.title, workload, "", None, str(none))
+    return Drawing(name, plot.kind, plot.title, workload, caption, figure)
+
+
+def draw_all(frames: Frames) -> Iterator[Drawing]:
+    """Every plot of every workload, one at a time, in the order of the page."""
+    trials = frames["trials"]
+    for workload in dict.fromkeys(trials["workload"].astype(str)):
+        for plot in PLOTS:
+            yield draw(plot, frames, workload)
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as SVG text; equal figures give equal text."""
+    target = BytesIO()
+    with rc_context(RC):
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    # Verdana has the same widths, for viewers without the font that the layout was made with.
+    fonts = "font-family: 'DejaVu Sans', Verdana, sans-serif"
+    return target.getvalue().decode("utf-8").replace("font-family: 'DejaVu Sans'", fonts)
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as PNG."""
+    target = BytesIO()
+    with rc_context(RC):
+        figure.savefig(
+            target,
+            format="png",
+            dpi=PNG_DPI,
+            metadata={"Software": None},
+            pil_kwargs={"compress_level": 4},
+        )
+    return target.getvalue()

@@ -1,0 +1,97 @@
+"""The report of a run: a page, Markdown, plots and frames, all made from `run.jsonl` alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from savermark.frame import FRAMES, load_runs, to_frame
+from savermark.plots import Drawing, draw_all, to_png, to_svg
+from savermark.report.files import drop_others, write_frame, write_whole
+from savermark.report.markdown import markdown
+from savermark.report.page import page
+from savermark.report.picture import Picture
+from savermark.report.story import tell, usable
+
+if TYPE_CHECKING:
+    from savermark.results import RunResult
+
+__all__ = ["Report", "write_report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where the parts of a written report lie."""
+
+    page: Path
+    markdown: Path
+    plots: tuple[Path, ...]
+    frames: tuple[Path, ...]
+
+
+def write_report(run_dir: str | Path) -> Report:
+    """Write report.html, report.md, plots/ and frames/ into a run's folder.
+
+    The same run gives the same files. Raises `ResultError` where the run cannot be read or a file
+    not be written; each file is replaced whole.
+    """
+    folder = Path(run_dir)
+    folder = folder if folder.is_dir() else folder.parent
+    run = load_runs(run_dir)[0]
+    frames = {kind: to_frame(run, kind) for kind in FRAMES}
+    written = [
+        path for kind in FRAMES for path in write_frame(folder / "frames", kind, frames[kind])
+    ]
+    drop_others(folder / "frames", written, (".csv", ".parquet"))
+    pictures = [_keep(folder / "plots", drawing) for drawing in draw_all(drawable(run, frames))]
+    plots = [path for picture in pictures for path in picture.paths]
+    drop_others(folder / "plots", plots, (".svg", ".png"))
+    chapters = tell(run, frames["summary"])
+    html, text = folder / "report.html", folder / "report.md"
+    write_whole(html, page(run, frames, chapters, pictures).encode("utf-8"))
+    write_whole(text, markdown(run, frames, chapters, pictures).encode("utf-8"))
+    return Report(html, text, tuple(plots), tuple(written))
+
+
+def _keep(folder: Path, drawing: Drawing) -> Picture:
+    """Save a drawing as SVG and PNG; the figure itself is not kept."""
+    known = (drawing.name, drawing.kind, drawing.title, drawing.workload)
+    if drawing.figure is None:
+        return Picture(*known, "", "", (), drawing.reason)
+    svg = to_svg(drawing.figure)
+    paths = (folder / f"{drawing.name}.svg", folder / f"{drawing.name}.png")
+    write_whole(paths[0], svg.encode("utf-8"))
+    write_whole(paths[1], to_png(drawing.figure))
+    return Picture(*known, drawing.caption, svg, paths)
+
+
+def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The frames without cases whose state check failed: their numbers are never drawn.
+
+    Adds the frame `thread_turns` (turns of each thread) from the trials' notes.
+    """
+    keys = ["workload", "variant", "backend"]
+    good = usable(frames["summary"])[keys].drop_duplicates()
+    # A workload without any good case stays known, so that the page says why it has no plots.
+    kept = {
+        kind: frame if kind == "trials" else frame.merge(good, on=keys)
+        for kind, frame in frames.items()
+    }
+    return {**kept, "thread_turns": thread_turns(run)}
+
+
+def thread_turns(run: RunResult) -> pd.DataFrame:
+    """The turns of each thread, for trials whose notes tell them."""
+    rows = []
+    for trial in run.trials:
+        case = run.cases[trial.case_id]
+        place = {key: case[key] for key in ("workload", "variant", "backend")}
+        rows += [
+            {**place, "repetition": trial.repetition, "thread_id": thread, "thread_turns": turns}
+            for thread, turns in (trial.notes.get("thread_turns") or {}).items()
+        ]
+    names = ["workload", "variant", "backend", "repetition", "thread_id", "thread_turns"]
+    return pd.DataFrame(rows, columns=names)

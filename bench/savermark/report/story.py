@@ -1,0 +1,214 @@
+"""What a run shows, in sentences computed from its summary; no number without a passed check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from savermark.plots.series import case_labels, least, most
+from savermark.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from savermark.results import RunResult
+
+SAME = 1.05  # a ratio closer to one than this is called "about the same"
+_PAIR = ["backend", "api", "durability", "threads", "turns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One backend in full and in delta mode; bytes a thread, warm get_state p50 in ns."""
+
+    backend: str
+    full_bytes: float
+    delta_bytes: float
+    full_read_ns: float
+    delta_read_ns: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times less delta mode stores."""
+        return self.full_bytes / self.delta_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """What one workload shows; `figure` and `figure_note` are its one large number."""
+
+    workload: str
+    about: str
+    shape: str  # threads and turns
+    figure: str
+    figure_note: str
+    sentences: tuple[str, ...]
+    contrasts: tuple[Contrast, ...]
+
+
+def usable(summary: pd.DataFrame) -> pd.DataFrame:
+    """The cases whose numbers may be told: some trial ended well and no state check failed."""
+    held = summary["checks_ok"].fillna(True).astype(bool)
+    return summary[held & (summary["repetitions"] > 0)]
+
+
+def tell(run: RunResult, summary: pd.DataFrame) -> list[Chapter]:
+    """A chapter for each workload, in the order of the run."""
+    about = {
+        str(case["workload"]): str(case["spec"].get("summary") or "") for case in run.cases.values()
+    }
+    good = usable(summary)
+    return [
+        _chapter(name, about.get(name, ""), summary[summary["workload"] == name], good)
+        for name in dict.fromkeys(summary["workload"].astype(str))
+    ]
+
+
+def _chapter(name: str, about: str, every: pd.DataFrame, good: pd.DataFrame) -> Chapter:
+    rows = good[(good["workload"] == name) & good["bytes_per_thread"].notna()]
+    shape = _shape(every)
+    if rows.empty:
+        said = "No case of this workload gave numbers that may be shown; the causes stand below."
+        return Chapter(name, about, shape, "no result", "", (said,), ())
+    longest = rows[rows["turns"] == rows["turns"].max()]
+    swept = rows["turns"].nunique() > 1
+    where = f"At {int(longest['turns'].iloc[0])} turns, " if swept else ""
+    contrasts = tuple(contrast_modes(longest))
+    sentences = [
+        *_modes(contrasts, where),
+        *([] if contrasts else _variants(longest, where)),
+        *_backends(longest),
+    ]
+    figure, note = _figure(contrasts, longest)
+    return Chapter(name, about, shape, figure, note, tuple(map(_capital, sentences)), contrasts)
+
+
+def _shape(rows: pd.DataFrame) -> str:
+    return f"{_range(rows['threads'], 'thread')}, {_range(rows['turns'], 'turn')}"
+
+
+def _range(values: Iterable[Any], what: str) -> str:
+    known = sorted({int(value) for value in values})
+    if len(known) == 1:
+        return f"{known[0]:,} {what}{'' if known[0] == 1 else 's'}"
+    return f"{known[0]:,} to {known[-1]:,} {what}s"
+
+
+def _capital(text: str) -> str:
+    """The first letter large, unless the sentence opens with a name in backquotes."""
+    return text[:1].upper() + text[1:]
+
+
+def contrast_modes(rows: pd.DataFrame) -> list[Contrast]:
+    """Full against delta on each backend that ran both alike, the greatest saving first."""
+    found: dict[str, Contrast] = {}
+    for _, group in rows.groupby(_PAIR, sort=False):
+        full, delta = group[group["mode"] == "full"], group[group["mode"] == "delta"]
+        if full.empty or delta.empty:
+            continue
+        # Where frequencies were swept, the leanest stands for delta mode; the plot has them all.
+        lean, fat = least(delta, "bytes_per_thread"), full.iloc[0]
+        name = str(lean["backend"])
+        if name not in found and lean["bytes_per_thread"] > 0:
+            found[name] = Contrast(
+                name,
+                float(fat["bytes_per_thread"]),
+                float(lean["bytes_per_thread"]),
+                float(fat["get_state_warm_p50_ns"]),
+                float(lean["get_state_warm_p50_ns"]),
+            )
+    return sorted(found.values(), key=lambda item: -item.ratio)
+
+
+def times(ratio: float) -> str:
+    """A ratio of one or more, as people say it: `34`, `3.4`, `1.15`."""
+    return f"{ratio:,.0f}" if ratio >= 9.95 else f"{ratio:.1f}" if ratio >= 1.95 else f"{ratio:.2f}"
+
+
+def _saving(ratio: float) -> str:
+    """How much less delta mode stores, as words before `on sqlite`."""
+    if ratio >= SAME:
+        return f"{times(ratio)} times less"
+    return "about as much" if ratio > 1 / SAME else f"{times(1 / ratio)} times more"
+
+
+def _modes(contrasts: tuple[Contrast, ...], where: str) -> list[str]:
+    if not contrasts:
+        return []
+    first = contrasts[0]
+    than = "than" if not SAME > first.ratio > 1 / SAME else "as"
+    alike: dict[str, list[str]] = {}
+    for item in contrasts[1:]:
+        alike.setdefault(_saving(item.ratio), []).append(item.backend)
+    rest = "".join(f", {saving} on {_listed(names)}" for saving, names in alike.items())
+    told = [
+        f"{where}delta mode stores {_saving(first.ratio)} {than} full on {first.backend} "
+        f"({format_bytes(first.delta_bytes)} against {format_bytes(first.full_bytes)} a thread)"
+        f"{rest}."
+    ]
+    reads = [
+        f"{format_ns(item.delta_read_ns)} against {format_ns(item.full_read_ns)} on {item.backend}"
+        for item in contrasts
+        if item.delta_read_ns > 0 and item.full_read_ns > 0
+    ]
+    if reads:
+        told.append(f"a warm get_state takes {_listed(reads)} (delta against full, medians).")
+    return told
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _variants(rows: pd.DataFrame, where: str) -> list[str]:
+    """Where no modes were compared: the leanest and the largest variant of one backend."""
+    backend = str(rows["backend"].iloc[0])
+    mine = rows[rows["backend"] == backend].drop_duplicates("variant")
+    if len(mine) < 2:
+        return []
+    mine = mine.assign(label=case_labels(mine).str.removeprefix(backend).str.strip())
+    lean, fat = least(mine, "bytes_per_thread"), most(mine, "bytes_per_thread")
+    ratio = fat["bytes_per_thread"] / lean["bytes_per_thread"]
+    if ratio < SAME:
+        return [f"{where}its {len(mine)} variants store about the same on {backend}."]
+    return [
+        f"{where}on {backend}, {lean['label']} stores {times(ratio)} times less than "
+        f"{fat['label']} ({format_bytes(lean['bytes_per_thread'])} against "
+        f"{format_bytes(fat['bytes_per_thread'])} a thread)."
+    ]
+
+
+def _backends(rows: pd.DataFrame) -> list[str]:
+    """The leanest backend and the range of reads, in one mode; nothing for a single backend."""
+    mode = "delta" if (rows["mode"] == "delta").any() else str(rows["mode"].iloc[0])
+    mine = rows[rows["mode"] == mode]
+    if mine["backend"].nunique() < 2:
+        return []
+    lean = least(mine, "bytes_per_thread")
+    if mine["bytes_per_thread"].max() < SAME * lean["bytes_per_thread"]:
+        told = [f"in {mode} mode all backends keep about the same bytes"]
+    else:
+        told = [
+            f"in {mode} mode {lean['backend']} keeps the fewest bytes "
+            f"({format_bytes(lean['bytes_per_thread'])} a thread)"
+        ]
+    reads = mine[mine["get_state_warm_p50_ns"] > 0]
+    if reads["backend"].nunique() > 1:
+        fast = least(reads, "get_state_warm_p50_ns")
+        slow = most(reads, "get_state_warm_p50_ns")
+        told.append(
+            f"{fast['backend']} reads fastest ({format_ns(fast['get_state_warm_p50_ns'])}), "
+            f"{slow['backend']} slowest ({format_ns(slow['get_state_warm_p50_ns'])})"
+        )
+    return ["; ".join(told) + "."]
+
+
+def _figure(contrasts: tuple[Contrast, ...], rows: pd.DataFrame) -> tuple[str, str]:
+    if contrasts and contrasts[0].ratio >= SAME:
+        return (
+            f"{times(contrasts[0].ratio)}×",
+            f"fewer bytes in delta mode, on {contrasts[0].backend}",
+        )
+    lean = least(rows, "bytes_per_thread")
+    return format_bytes(lean["bytes_per_thread"]), f"a thread, on {lean['backend']}: the least"

@@ -281,9 +281,10 @@ class TestOverrides:
             "api=async,frequencies=2+3",
         ]
 
-    def test_a_part_of_a_distribution(self, load: Any) -> None:
+    @pytest.mark.parametrize("key", ["conversation.turns.median", "turns.median"])
+    def test_a_part_of_a_distribution(self, load: Any, key: str) -> None:
         text = '[conversation]\nturns = { dist = "lognormal", median = 20, sigma = 1.0 }'
-        (variant,) = load(text, "conversation.turns.median=9")
+        (variant,) = load(text, f"{key}=9")
         assert variant.spec.conversation.turns == Dist("lognormal", median=9, sigma=1.0)
 
     @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 from savermark.errors import WorkloadError, unknown
 from savermark.spec.parse import parse_spec, spec_keys, unknown_key
 from savermark.spec.sweep import Axes, axis, combinations, dist_parts, is_axis, sweep_axes
-from savermark.spec.types import WorkloadSpec
+from savermark.spec.types import Dist, WorkloadSpec
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
@@ -122,9 +122,16 @@ def _override(data: dict[str, Any], axes: Axes, override: str) -> None:
 def resolve_key(given: str) -> str:
     """The full key for `given`, which may be only the end of it where that is unambiguous."""
     keys = spec_keys()
-    if given in keys or dist_parts(given):
+    if given in keys:
         return given
     found = [key for key in keys if f".{key}".endswith(f".{given}")]
+    path, _, part = given.rpartition(".")
+    if not found and part in Dist.__dataclass_fields__:
+        found = [
+            f"{key}.{part}"
+            for key, kind in keys.items()
+            if kind is Dist and f".{key}".endswith(f".{path}")
+        ]
     if len(found) > 1:
         raise WorkloadError(f"key {given!r} is ambiguous: {', '.join(found)}")
     if found:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from savermark.backends.postgres_server import DSN_VARIABLE, serve
+from savermark.backends.postgres_server import DSN_VARIABLE, is_embedded, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,4 +44,14 @@ def _server() -> str:
 def postgres_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The dsn of a server that lives as long as this test process: `Location(dsn=...)` takes it."""
     with serve(tmp_path_factory.mktemp("postgres")) as dsn:
+        if is_embedded(dsn):
+            _hurry(dsn)
         yield dsn
+
+
+def _hurry(dsn: str) -> None:
+    """Never wait for the disk: hundreds of databases come and go, and none outlives the tests."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+        connection.execute("SELECT pg_reload_conf()")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from savermark.backends import _postgres_sql as queries
+from savermark.backends.shared import check_targets, versions
 from savermark.errors import BackendError
 from savermark.storage import TABLES
 
@@ -55,10 +55,8 @@ def clone(connection: psycopg.Connection, sources: Mapping[str, Sequence[str]]) 
 
     Raises `BackendError` for an id that is in use or wanted twice, and for a source without rows.
     """
-    pairs = sorted((new, old) for old, targets in sources.items() for new in targets)
+    pairs = check_targets(sources)
     ids, olds = [new for new, _ in pairs], [old for _, old in pairs]
-    if len(set(ids)) != len(ids):
-        raise BackendError("two clones want the same thread id: give each its own")
     with connection.transaction():
         _refuse(connection, ids, olds)
         with _bulk_indexes(connection, len(ids)):
@@ -169,16 +167,15 @@ def server_facts(connection: psycopg.Connection) -> dict[str, Any]:
     vacuums, analyzes = connection.execute(queries.AUTOVACUUM, _OURS).fetchone() or (0, 0)
     collation = connection.execute(queries.COLLATION).fetchone()
     info = connection.info
-    package = "langgraph-checkpoint-postgres"
     return {
         "server": info.parameter_status("server_version"),
-        "saver": f"{package} {version(package)}",
-        "driver": f"psycopg {version('psycopg')} ({psycopg.pq.__impl__})",
+        "versions": versions("langgraph-checkpoint-postgres", "langgraph-checkpoint", "psycopg"),
+        "driver": f"psycopg {psycopg.pq.__impl__}",
         "transport": "Unix socket" if info.host.startswith("/") else _network(info),
         "collation": collation[0] if collation else None,
         "autovacuum_runs": vacuums or 0,
         "autoanalyze_runs": analyzes or 0,
-        "settings": queries.settings(connection),
+        **queries.settings(connection),
     }
 
 

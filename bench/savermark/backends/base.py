@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,7 +44,7 @@ class Location:
 
     folder: Path
     name: str
-    dsn: str | None = None
+    dsn: str | None = field(default=None, repr=False)  # it may hold a password
 
 
 class Store(ABC):

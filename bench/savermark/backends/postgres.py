@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg.rows import dict_row
 
 from savermark.backends import _postgres_sql as queries
@@ -31,6 +32,7 @@ from savermark.backends.postgres_place import (
     told,
 )
 from savermark.backends.postgres_server import is_embedded, serve
+from savermark.backends.shared import with_zero_rows
 from savermark.errors import BackendError
 from savermark.storage import TABLES, FloorRow, FootprintRow, StorageRow
 
@@ -60,6 +62,7 @@ class PostgresStore(Store):
         self._place = place
         self._open: psycopg.Connection | None = None
         self._embedded = is_embedded(place.server_dsn)
+        self._serializer = JsonPlusSerializer.__name__
 
     @contextmanager
     def saver(self, serde: SerializerProtocol | None = None) -> Iterator[PostgresSaver]:
@@ -70,7 +73,9 @@ class PostgresStore(Store):
                 self._place.dsn, autocommit=True, prepare_threshold=0, row_factory=dict_row
             ) as connection,
         ):
-            yield PostgresSaver(connection, serde=serde)
+            saver = PostgresSaver(connection, serde=serde)
+            self._serializer = type(saver.serde).__name__
+            yield saver
 
     @asynccontextmanager
     async def asaver(
@@ -81,7 +86,9 @@ class PostgresStore(Store):
             async with await psycopg.AsyncConnection.connect(
                 self._place.dsn, autocommit=True, prepare_threshold=0, row_factory=dict_row
             ) as connection:
-                yield AsyncPostgresSaver(connection, serde=serde)
+                saver = AsyncPostgresSaver(connection, serde=serde)
+                self._serializer = type(saver.serde).__name__
+                yield saver
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection]:
@@ -100,24 +107,15 @@ class PostgresStore(Store):
 
     def storage(self, threads: Sequence[str] | None = None) -> list[StorageRow]:
         """Rows and bytes by thread, namespace, table and channel: three statements."""
-        rows: list[StorageRow] = []
         with self._pass() as connection:
-            for table in TABLES:
-                query = queries.storage_query(table, threads)
-                found = [
-                    StorageRow(thread, ns, table, channel, count, logical, stored)
-                    for thread, ns, channel, count, logical, stored in connection.execute(
-                        query, queries.listed(threads)
-                    )
-                ]
-                held = {row.thread_id for row in found}
-                rows += found
-                rows += [
-                    StorageRow(thread, "", table, None, 0, 0, 0)
-                    for thread in dict.fromkeys(threads or ())
-                    if thread not in held
-                ]
-        return rows
+            rows = [
+                StorageRow(thread, ns, table, channel, count, logical, stored)
+                for table in TABLES
+                for thread, ns, channel, count, logical, stored in connection.execute(
+                    queries.storage_query(table, threads), queries.listed(threads)
+                )
+            ]
+        return with_zero_rows(rows, threads)
 
     def floor(self, threads: Sequence[str] | None = None) -> list[FloorRow]:
         """The distinct writes of each thread, told apart by a hash on the server."""
@@ -206,6 +204,9 @@ class PostgresStore(Store):
             facts = upkeep.server_facts(connection)
         caches += ["system's page cache"] if self._embedded else []
         return {
+            "backend": "postgres",
+            "saver": "PostgresSaver / AsyncPostgresSaver",
+            "serializer": self._serializer,
             **facts,
             "embedded": self._embedded,
             "place": self._place.kind,

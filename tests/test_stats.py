@@ -91,6 +91,26 @@ def test_rank_test_of_equal_values_is_one() -> None:
     assert stats.rank_test(np.full(20, 5.0), np.full(20, 6.0)) < 0.001
 
 
+def test_repetitions_are_tested_on_a_ratio_scale() -> None:
+    close, far = [1.0, 1.04, 0.98], [1.5, 1.44, 1.53]
+    assert stats.repetition_test(close, far) < 0.005 < stats.repetition_test(close, [1.5, 1.0, 2.2])
+    scaled = stats.repetition_test([1e9 * x for x in close], [1e9 * x for x in far])
+    assert scaled == pytest.approx(stats.repetition_test(close, far))
+    assert stats.repetition_test([2, 2, 2], [2, 2]) == 1.0
+    assert stats.repetition_test([2, 2, 2], [3, 3]) == 0.0
+
+
+def test_the_test_over_repetitions_has_power_and_a_quiet_null() -> None:
+    rng = np.random.default_rng(2)
+    null = [stats.repetition_test(*rng.lognormal(0, 0.3, (2, 3))) for _ in range(500)]
+    moved = [
+        stats.repetition_test(rng.lognormal(0, 0.035, 3), 1.3 * rng.lognormal(0, 0.035, 3))
+        for _ in range(200)
+    ]
+    assert np.mean(np.array(null) < 0.005) <= 0.015
+    assert np.mean(np.array(moved) < 0.005) >= 0.85
+
+
 def test_separated_asks_for_a_gap_between_all_repetitions() -> None:
     assert stats.separated([1, 2, 3], [4, 5])
     assert stats.separated([4, 5], [1, 2, 3])

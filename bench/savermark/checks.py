@@ -109,21 +109,27 @@ def _run_findings(run: RunResult) -> Iterator[Finding]:
 
 
 def _busy(run: RunResult) -> Iterator[Finding]:
-    cores = run.header["environment"].get("cores")
-    if not cores:
-        return
-    limit = OWN_LOAD + BUSY_SHARE * cores
-    loads = [_load(trial.notes) for trial in run.trials]
-    busy = [load for load in loads if load is not None and load > limit]
+    busy = [load for trial in run.trials if (load := busy_load(run, trial)) is not None]
     if busy:
+        cores = run.header["environment"]["cores"]
         yield Finding(
             Severity.WARNING,
             "busy machine",
             "run",
-            f"{len(busy)} of {len(loads)} trials began at a load above {limit:.1f} on {cores} "
-            f"cores, at most {max(busy):.1f}",
+            f"{len(busy)} of {len(run.trials)} trials began at a load above "
+            f"{_load_limit(cores):.1f} on {cores} cores, at most {max(busy):.1f}",
             "stop what else runs on this machine and run again",
         )
+
+
+def busy_load(run: RunResult, trial: TrialResult) -> float | None:
+    """The load average at the trial's start where others used the machine then, else None."""
+    cores, load = run.header["environment"].get("cores"), _load(trial.notes)
+    return load if cores and load is not None and load > _load_limit(cores) else None
+
+
+def _load_limit(cores: int) -> float:
+    return OWN_LOAD + BUSY_SHARE * cores
 
 
 def _load(notes: Mapping[str, Any]) -> float | None:

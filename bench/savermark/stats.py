@@ -3,7 +3,7 @@
 Everything here is a pure function of its arguments and seeded, so a report made twice is the same
 report. Samples of one trial are not independent of each other (they share a process and a minute),
 so an interval says how well the trial's median is known, not how the next run will turn out;
-`separated` looks at that, across repetitions. docs/method.md explains what is concluded from what.
+`repetition_test` looks at that. docs/method.md explains what is concluded from what.
 """
 
 from __future__ import annotations
@@ -108,6 +108,19 @@ def rank_test(a: Values, b: Values) -> float:
     if a.min() == a.max() == b.min() == b.max():
         return 1.0  # all equal: the statistic has no variance to divide by
     return float(scipy_stats.mannwhitneyu(a, b, alternative="two-sided").pvalue)
+
+
+def repetition_test(a: Sequence[float], b: Sequence[float]) -> float:
+    """Two-sided p of Student's t-test on the logarithms of the repetitions' medians.
+
+    Repetitions are what is independent here, so this is where the noise between trials is judged.
+    One variance for both sides: they come from one harness on one machine, and three values are too
+    few to learn two. Needs two values a side, all above zero.
+    """
+    left, right = np.log(a), np.log(b)
+    if np.ptp(left) == np.ptp(right) == 0:
+        return float(left[0] == right[0])
+    return float(scipy_stats.ttest_ind(left, right).pvalue)
 
 
 def separated(a: Sequence[float], b: Sequence[float]) -> bool:

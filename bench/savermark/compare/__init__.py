@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from savermark.checks import busy_load
 from savermark.compare import gates
-from savermark.compare.judge import TIME_THRESHOLD, judge
+from savermark.compare.judge import TIME_THRESHOLD, Rules, judge
 from savermark.compare.measures import measures
 from savermark.compare.model import (
     COLUMNS,
@@ -120,18 +121,26 @@ def _case_rows(
     why_no_times = gates.time_gate(a, b, trials_a, trials_b)
     left, right = measures(trials_a), measures(trials_b)
     counts = left.get("checkpoints rows")
-    checkpoints = float(np.median(counts.medians)) if counts else 0.0
+    rules = Rules(
+        checkpoints=float(np.median(counts.medians)) if counts else 0.0,
+        threshold=threshold,
+        busy=_was_busy(a, trials_a) or _was_busy(b, trials_b),
+    )
     for metric in dict.fromkeys([*left, *right]):
         kind = (left.get(metric) or right[metric]).kind
         if why_no_times and kind in (Kind.TIME, Kind.MEMORY):
             continue
         if metric in left and metric in right:
-            yield judge(case_id, left[metric], right[metric], checkpoints, threshold)
+            yield judge(case_id, left[metric], right[metric], rules)
         else:
             where = "A" if metric in left else "B"
             yield Row(case_id, metric, kind, Verdict.NOT_COMPARABLE, f"only measured in {where}")
     if why_no_times:
         yield Row(case_id, "times and memory", None, Verdict.NOT_COMPARABLE, why_no_times)
+
+
+def _was_busy(run: RunResult, trials: Sequence[TrialResult]) -> bool:
+    return any(busy_load(run, trial) is not None for trial in trials)
 
 
 def _notes(
@@ -142,6 +151,8 @@ def _notes(
     for side, run in (("A", a), ("B", b)):
         if not run.complete:
             yield f"{side} ({gates.name(run)}) did not run to its end."
+        if _was_busy(run, run.trials):
+            yield f"{side} ({gates.name(run)}) was measured on a busy machine."
     timed = [row for row in rows if row.kind is Kind.TIME and row.ratio]
     ratios = np.array([row.ratio for row in timed], dtype=np.float64)
     backends = {cases[row.case_id]["backend"] for row in timed}

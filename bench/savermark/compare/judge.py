@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,24 +28,37 @@ SPACE_FLOOR = 65_536.0
 # Allocators and imports move the peak by a few per cent from process to process.
 MEMORY_TOLERANCE = 0.10
 # Repetitions of the same code differ by 3.5 %, but two results are made at different minutes, and
-# a shared machine drifts by up to 40 % between minutes. Three separated repetitions see some of
-# that drift; with fewer a difference must be larger than all of it.
+# a shared machine drifts by up to 40 % between minutes. Three repetitions show some of that drift
+# and can be tested against it; with fewer a difference must be larger than all of it.
 TIME_THRESHOLD = 1.25
 TIME_THRESHOLD_FEW = 1.5
 FEW_REPETITIONS = 3
 # A comparison has hundreds of rows: at 0.05 one in twenty would fire on nothing.
 ALPHA = 0.01
+# The samples of a trial share its luck: that made two false alarms of 90 rows between two runs of
+# the same code on a machine loaded five times over. The repetitions' own test is what stops them.
+REPETITION_ALPHA = 0.005
 
 
-def judge(case_id: str, a: Measure, b: Measure, checkpoints: float, threshold: float) -> Row:
-    """The row for one metric that both sides have.
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the verdicts of one case depend on beside the values.
 
     `checkpoints` is the number of checkpoint rows (0 when unknown), which the tolerance on bytes
-    grows with; `threshold` the least ratio of times that counts as a difference.
+    grows with; `threshold` the least ratio of times that counts as a difference; `busy` whether
+    others used the machine during a trial of the case.
     """
+
+    checkpoints: float = 0.0
+    threshold: float = TIME_THRESHOLD
+    busy: bool = False
+
+
+def judge(case_id: str, a: Measure, b: Measure, rules: Rules) -> Row:
+    """The row for one metric that both sides have."""
     if a.kind is Kind.TIME:
-        return _judge_times(case_id, a, b, threshold)
-    return _judge_sizes(case_id, a, b, _tolerance(a, checkpoints))
+        return _judge_times(case_id, a, b, rules)
+    return _judge_sizes(case_id, a, b, _tolerance(a, rules.checkpoints))
 
 
 def _tolerance(a: Measure, checkpoints: float) -> float:
@@ -85,20 +99,22 @@ def _size_verdict(a: Measure, b: Measure, change: float, tolerance: float) -> tu
     return (Verdict.WORSE if change > 0 else Verdict.BETTER), ""
 
 
-def _judge_times(case_id: str, a: Measure, b: Measure, threshold: float) -> Row:
+def _judge_times(case_id: str, a: Measure, b: Measure, rules: Rules) -> Row:
     left, right = a.pooled, b.pooled
     if min(left.min(), right.min()) <= 0:
         detail = "a time of zero: the clock is too coarse for this call"
         return Row(case_id, a.metric, a.kind, Verdict.UNRESOLVED, detail)
     ratio = stats.median_ratio(left, right)
     p = stats.rank_test(left, right)
-    verdict, detail = _time_verdict(ratio, p, a, b, threshold)
+    same = _within(ratio, rules.threshold) and all(_steady(x, rules.threshold) for x in (a, b))
+    doubt = "" if same else _doubt(ratio, p, rules.threshold) or _chance(ratio, a, b, rules)
+    moved = Verdict.WORSE if ratio.value > 1 else Verdict.BETTER
     return Row(
         case_id=case_id,
         metric=a.metric,
         kind=a.kind,
-        verdict=verdict,
-        detail=detail,
+        verdict=Verdict.SAME if same else Verdict.UNRESOLVED if doubt else moved,
+        detail=doubt,
         a=float(np.median(left)),
         b=float(np.median(right)),
         n_a=left.size,
@@ -110,23 +126,39 @@ def _judge_times(case_id: str, a: Measure, b: Measure, threshold: float) -> Row:
     )
 
 
-def _time_verdict(
-    ratio: stats.Interval, p: float, a: Measure, b: Measure, threshold: float
-) -> tuple[Verdict, str]:
+def _within(ratio: stats.Interval, threshold: float) -> bool:
     if ratio.low is None or ratio.high is None:
-        return Verdict.UNRESOLVED, f"fewer than {stats.INTERVAL_MIN_N} samples on one side"
-    if 1 / threshold <= ratio.low and ratio.high <= threshold:
-        return Verdict.SAME, ""
-    few = min(len(a.repetitions), len(b.repetitions)) < FEW_REPETITIONS
-    needed = max(threshold, TIME_THRESHOLD_FEW) if few else threshold
-    size = max(ratio.value, 1 / ratio.value)
-    if size < threshold:
-        return Verdict.UNRESOLVED, f"too wide an interval to say same within {threshold:g}"
-    if size < needed:
-        why = f"with fewer than {FEW_REPETITIONS} repetitions only {needed:g} and more counts"
-        return Verdict.UNRESOLVED, why
+        return False
+    return 1 / threshold <= ratio.low and ratio.high <= threshold
+
+
+def _steady(side: Measure, threshold: float) -> bool:
+    """Whether no repetition lies beyond the threshold from the middle of its own side."""
+    middle = float(np.median(side.medians))
+    return max(side.medians) <= middle * threshold and min(side.medians) >= middle / threshold
+
+
+def _doubt(ratio: stats.Interval, p: float, threshold: float) -> str:
+    """Why the samples carry no difference; empty when they do."""
+    if ratio.low is None or ratio.high is None:
+        return f"fewer than {stats.INTERVAL_MIN_N} samples on one side"
+    if max(ratio.value, 1 / ratio.value) < threshold:
+        return f"too much noise to say same within {threshold:g}"
     if ratio.low <= 1 <= ratio.high or p >= ALPHA:
-        return Verdict.UNRESOLVED, f"the samples overlap too much (p {p:.2g})"
+        return f"the samples overlap too much (p {p:.2g})"
+    return ""
+
+
+def _chance(ratio: stats.Interval, a: Measure, b: Measure, rules: Rules) -> str:
+    """Why a difference between the samples may be one between trials; empty when it is not."""
+    if min(len(a.repetitions), len(b.repetitions)) >= FEW_REPETITIONS:
+        if stats.repetition_test(a.medians, b.medians) >= REPETITION_ALPHA:
+            return "repetitions of the same result differ nearly as much"
+        return ""
+    few = f"with fewer than {FEW_REPETITIONS} repetitions"
+    needed = max(rules.threshold, TIME_THRESHOLD_FEW)
+    if max(ratio.value, 1 / ratio.value) < needed:
+        return f"{few} only {needed:g} and more counts"
     if not stats.separated(a.medians, b.medians):
-        return Verdict.UNRESOLVED, "the repetitions of A and B overlap"
-    return (Verdict.WORSE if ratio.value > 1 else Verdict.BETTER), ""
+        return "the repetitions of A and B overlap"
+    return f"{few} nothing counts that was timed on a busy machine" if rules.busy else ""

@@ -70,13 +70,16 @@ def embedded_server(folder: Path, run: str) -> Iterator[str]:
 @contextmanager
 def _guarded(task: dict[str, str]) -> Iterator[None]:
     """Clean up at the end, in this process or, if it does not live to see it, in another one."""
-    command = [sys.executable, "-I", guard.__file__]
+    # It finds the packages that this process finds, and nothing else: not its own folder (-P).
+    command = [sys.executable, "-P", guard.__file__]
+    paths = os.pathsep.join(path for path in sys.path if path)
     # A session of its own: Ctrl-C in the terminal must not reach the one that cleans up after it.
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths},
         start_new_session=True,
         text=True,
     ) as watcher:

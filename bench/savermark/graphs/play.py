@@ -126,7 +126,10 @@ def _run(
             found = yield _Call("graph", "update_state", (start, values, "__start__"))
             start, values = _config(found, event, spec), None
         elif event.kind == "copy":
-            found = yield _Call("graph", "update_state", (start, None, "__copy__"))
+            # Without a run id: a run whose id is on the checkpoint it starts from counts as a
+            # resume of itself, and its input is silently ignored.
+            bare = _bare(marks[event.base])
+            found = yield _Call("graph", "update_state", (bare, None, "__copy__"))
             start = _config(found, event, spec)
     options = {"durability": spec.run.durability}
     yield _Call("graph", "invoke", (values, start), options)

@@ -46,7 +46,11 @@ def fixed(value: int) -> Dist:
 
 @dataclass(frozen=True, slots=True)
 class MessagesSpec:
-    """`[state.messages]`: the conversation's channel."""
+    """`[state.messages]`: the conversation's channel.
+
+    `full` is a list with `add_messages`, stored whole at each change; `delta` a `DeltaChannel`
+    whose whole value is stored after every `snapshot_frequency` updates.
+    """
 
     kind: Literal["full", "delta"] = "delta"
     snapshot_frequency: int = 50
@@ -71,7 +75,7 @@ class StaticSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExtraSpec:
-    """`[state.extra]`: further list channels that get one item each a turn."""
+    """`[state.extra]`: further list channels that get one item each at the end of a turn."""
 
     count: int = 0
     kind: Literal["full", "delta"] = "delta"
@@ -91,7 +95,10 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConversationSpec:
-    """`[conversation]`: how many threads, how long, how talkative."""
+    """`[conversation]`: how many threads, how long, how talkative.
+
+    `model_bytes` is the size of a turn's final answer; a message that calls tools has no text.
+    """
 
     threads: int = 1
     turns: Dist = field(default_factory=lambda: fixed(10))
@@ -101,7 +108,12 @@ class ConversationSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolsSpec:
-    """`[tools]`: tool calls of a turn and what they return."""
+    """`[tools]`: tool calls of a turn and what they return.
+
+    In `sequence` the model asks for one call a step, so n calls take 2n steps; in `parallel` for
+    all at once, and each call is a task of its own (`Send`) in one step. An output of more than
+    `externalize_over` bytes reaches the state as its first `preview_bytes` and a reference.
+    """
 
     calls: int = 0
     order: Literal["sequence", "parallel"] = "sequence"
@@ -112,7 +124,19 @@ class ToolsSpec:
 
 @dataclass(frozen=True, slots=True)
 class BranchingSpec:
-    """`[branching]`: abandoned tips."""
+    """`[branching]`: after every n-th turn the human goes back, which abandons a tip.
+
+    The branch starts from the settled checkpoint `back` turns before the head, counted along the
+    branch the head is on, and never before the end of the first turn. It redoes the one turn that
+    followed there, under a new message id; its end is the new head and the conversation goes on
+    from it. The old head stays readable.
+
+    - `regenerate`: the same words again, invoked with the older checkpoint's id.
+    - `edit`: `update_state` puts other words on the older checkpoint (as node `__start__`), then
+      the run goes on from there.
+    - `copy`: the older checkpoint is copied first (`as_node="__copy__"`), then the same words are
+      invoked on the copy.
+    """
 
     every: int = 0  # after every n-th turn; 0: never
     back: int = 1  # how many turns back the branch starts
@@ -121,7 +145,12 @@ class BranchingSpec:
 
 @dataclass(frozen=True, slots=True)
 class SubgraphSpec:
-    """`[subgraph]`: a subgraph called once a turn."""
+    """`[subgraph]`: a subgraph that runs once a turn, before the model.
+
+    It is a node of the graph and is handed the whole state, of which it stores a copy as its input.
+    A `call` starts afresh in a namespace of its own each turn; a `persistent` one
+    (`checkpointer=True`) keeps its conversation in one namespace.
+    """
 
     kind: Literal["none", "call", "persistent"] = "none"
     steps: int = 2  # supersteps inside one call
@@ -129,7 +158,10 @@ class SubgraphSpec:
 
 @dataclass(frozen=True, slots=True)
 class FanOutSpec:
-    """`[fan_out]`: tasks launched through Send, each turn."""
+    """`[fan_out]`: workers launched through `Send`, each turn, before the model.
+
+    Their findings are a list channel that grows; it is full or delta as `[state.messages]` is.
+    """
 
     width: int = 0
     item_bytes: Dist = field(default_factory=lambda: fixed(1_000))
@@ -137,7 +169,11 @@ class FanOutSpec:
 
 @dataclass(frozen=True, slots=True)
 class InterruptsSpec:
-    """`[interrupts]`: a human is asked."""
+    """`[interrupts]`: the graph stops before the model and asks a human.
+
+    With `resume` each question is answered. Without, all but the last of a thread are: the thread
+    ends there, its question open. A thread too short to ask plays all its turns.
+    """
 
     every: int = 0  # every n-th turn; 0: never
     resume: bool = True  # False: the last interrupt of a thread stays pending
@@ -147,7 +183,7 @@ class InterruptsSpec:
 class DurationsSpec:
     """`[durations]`: metadata-only copies of the head after a run (retention contract)."""
 
-    every: int = 0  # after every n-th turn; 0: never
+    every: int = 0  # after every n-th run, branches included; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +198,24 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True)
 class PayloadSpec:
-    """`[payload]`: what the bytes look like."""
+    """`[payload]`: what the bytes look like.
+
+    `text`, `json` and `code` can be made to compress by 0.3 to 0.9; `random` (by a sixth) and
+    `repeat` (to nothing) have a compressibility of their own and ignore the key.
+    """
 
     kind: Literal["text", "json", "code", "random", "repeat"] = "text"
-    compressibility: float = 0.5  # share of the bytes a general compressor removes, 0 to 1
+    compressibility: float = 0.5  # share of the bytes that zlib removes from 16 KiB
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSpec:
-    """`[fleet]`: threads by cloning."""
+    """`[fleet]`: threads by cloning.
+
+    The turns of the driven threads are spread evenly over their distribution, and each is cloned
+    as often as the others, give or take one.
+    """
 
     driven: int = 0  # 0: every thread is driven; n: n thread shapes are driven, the rest cloned
 

@@ -1,6 +1,7 @@
 """What the tests run in other processes: writers that compete, and writers that get killed.
 
     sandbox_worker.py append PLACE NUMBER     four tasks append to one thread; prints their ids
+    sandbox_worker.py references PLACE        lists all references; prints how much memory it took
     sandbox_worker.py zygote                  reads jobs as JSON lines, forks a child for each
 
 A zygote has everything imported, so that a child costs a fork and not a start of Python. A child
@@ -13,6 +14,7 @@ import asyncio
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -81,6 +83,18 @@ async def compete(place: dict[str, Any], number: str) -> None:
                 sys.stdout.write(f"{name}\n")
 
         await asyncio.gather(*(one(task) for task in range(4)))
+
+
+async def references(place: dict[str, Any]) -> dict[str, Any]:
+    number, uses, in_order, last, before = 0, 0, True, "", 0
+    async with open_place(place) as store:
+        async for item in store.list_blob_references():
+            number, uses = number + 1, uses + item.count
+            in_order, last = in_order and last < item.key, item.key
+            if number == 20_000:
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"number": number, "uses": uses, "sorted": in_order, "growth_kb": growth}
 
 
 class Loop:
@@ -179,5 +193,7 @@ def zygote() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "zygote":
         zygote()
+    elif sys.argv[1] == "references":
+        sys.stdout.write(json.dumps(asyncio.run(references(json.loads(sys.argv[2])))))
     else:
         asyncio.run(compete(json.loads(sys.argv[2]), sys.argv[3]))

@@ -21,6 +21,7 @@ ORDER = (
     "records",
     "backends",
     "recording",
+    "history",
     "environment",
     "results",
     "trial",

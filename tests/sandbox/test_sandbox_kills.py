@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from sandbox_recount import postgres_problems, sqlite_problems
 from sandbox_stores import drop_schema
 from sandbox_worker import open_place, until_killed
@@ -83,23 +84,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any,
         return
     dsn = request.getfixturevalue("postgres_dsn")
     schema = f"kills_{secrets.token_hex(4)}"
+    marked = make_conninfo(dsn, application_name=schema)
     with psycopg.connect(dsn, autocommit=True) as watch:
 
         def problems(blobs: Path) -> list[str]:
-            _wait_for_the_dead(watch)
+            _wait_for_the_dead(watch, schema)
             return postgres_problems(dsn, schema, blobs)
 
-        yield {"dsn": dsn, "schema": schema}, problems
+        yield {"dsn": marked, "schema": schema}, problems
     drop_schema(dsn, schema)
 
 
-def _wait_for_the_dead(watch: psycopg.Connection) -> None:
+def _wait_for_the_dead(watch: psycopg.Connection, name: str) -> None:
     """Waits until the server has noticed that the killed client's connections are gone."""
-    query = """SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid()
-        AND backend_type = 'client backend'"""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
     for _ in range(5_000):
-        row = watch.execute(query).fetchone()
+        row = watch.execute(query, (name,)).fetchone()
         if row is not None and row[0] == 0:
             return
         time.sleep(0.002)

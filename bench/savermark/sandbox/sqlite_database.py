@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class SqliteDatabase:
         if str(path) == ":memory:":
             raise UsageError("the SQLite store needs a file; in memory use MemorySandboxStore")
         try:
+            # first without aiosqlite, whose thread outlives the event loop when it cannot connect
+            await asyncio.to_thread(_probe, path)
             connection = await _connect(Path(path), synchronous)
         except aiosqlite.Error as error:
             raise BackendError(f"cannot open the SQLite file {path}: {error}") from error
@@ -76,6 +79,11 @@ class SqliteDatabase:
     async def close(self) -> None:
         """Closes the connection."""
         await self.connection.close()
+
+
+def _probe(path: str | Path) -> None:
+    with closing(sqlite3.connect(path, timeout=BUSY_MS / 1000)) as connection:
+        connection.execute("PRAGMA schema_version")
 
 
 async def _connect(path: Path, synchronous: str) -> aiosqlite.Connection:

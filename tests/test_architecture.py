@@ -22,6 +22,8 @@ ORDER = (
     "backends",
     "recording",
     "history",
+    "retention",
+    "sandbox",
     "environment",
     "results",
     "trial",

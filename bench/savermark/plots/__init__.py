@@ -51,7 +51,8 @@ PLOTS = (
 
 def draw(plot: Plot, frames: Frames, workload: str) -> Drawing:
     """One plot of one workload, or the reason why it has none."""
-    name = re.sub(r"[^a-z0-9.-]+", "-", f"{workload}.{plot.kind}".lower()).strip("-.")
+    stem = re.sub(r"[^a-z0-9.-]+", "-", workload.lower()).strip("-.")
+    name = f"{stem or 'workload'}.{plot.kind}"
     try:
         with rc_context(RC):
             figure, caption = plot.draw(frames, workload)

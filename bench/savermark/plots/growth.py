@@ -14,6 +14,7 @@ from savermark.plots.layout import (
     add_axes,
     end_labels,
     fold,
+    labels_height,
     new_figure,
     scale_axis,
     widest,
@@ -122,12 +123,13 @@ def bytes_by_turns(frames: Frames, workload: str) -> tuple[Figure, str]:
     ]
     names = [fold(name, LABEL_WIDTH, SMALL) for name in names]
     right = widest(names, SMALL) + 0.42
+    height = TOP + max(2.4, labels_height(names)) + BOTTOM
     figure = new_figure(
         f"{workload}: bytes a thread holds, by its length",
         "serialized payload of all its rows, after loading; n^k: growth with the length n",
-        3.5,
+        height,
     )
-    axes = add_axes(figure, Box(LEFT, TOP, WIDTH - LEFT - right, 3.5 - TOP - BOTTOM))
+    axes = add_axes(figure, Box(LEFT, TOP, WIDTH - LEFT - right, height - TOP - BOTTOM))
     scale_axis(axes, "x", [v for _, p in lines for v in p["x"]], "count", 6)
     scale_axis(axes, "y", [v for _, p in lines for v in p["logical_bytes"]], "bytes", 12)
     for place, (item, points) in enumerate(lines):

@@ -14,6 +14,7 @@ from savermark.plots.layout import (
     add_axes,
     end_labels,
     fold,
+    labels_height,
     new_figure,
     scale_axis,
     widest,
@@ -98,7 +99,7 @@ def _depth_figure(
 ) -> Figure:
     names = {item.label: fold(item.label, LABEL_WIDTH, SMALL) for item in series}
     right = widest(names.values(), SMALL) + 0.42
-    tall, head = 1.75, 0.26
+    tall, head = max(1.75, labels_height(names.values())), 0.26
     height = TOP + len(panels) * (head + tall + 0.32) + BOTTOM - 0.42
     figure = new_figure(
         f"{workload}: latency over depth",

@@ -188,6 +188,11 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, float, str, str]]) -> N
         )
 
 
+def labels_height(names: Iterable[str]) -> float:
+    """What the names of lines take one below the other, in inches."""
+    return sum(1.32 * FONT * (name.count("\n") + 1) for name in names) / 72.0
+
+
 def spread(places: Sequence[float], heights: Sequence[float]) -> list[float]:
     """Ascending places moved apart by at least their heights, as little as possible.
 

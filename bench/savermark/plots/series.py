@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from savermark.plots.style import Look, series_look
+from savermark.plots.style import Look, backend_order, series_look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,8 +134,7 @@ def series_of(rows: pd.DataFrame, ignore: Sequence[str] = ()) -> list[Series]:
         frequency = first["snapshot_frequency"]
         value = None if pd.isna(frequency) else int(frequency)
         groups.append((str(label), str(first["backend"]), str(first["mode"]), value, members))
-    order = {name: place for place, name in enumerate(dict.fromkeys(cases["backend"]))}
-    groups.sort(key=lambda g: (order[g[1]], g[2] != "full", g[3] or 0, _natural(g[0])))
+    groups.sort(key=lambda g: (backend_order(g[1]), g[2] != "full", g[3] or 0, _natural(g[0])))
     seen: dict[tuple[str, str], int] = {}
     result = []
     for label, backend, mode, frequency, members in groups:

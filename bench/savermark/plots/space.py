@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROW = 0.3  # inches of a bar with its gap
+FOLDED_ROW = 0.36  # where names take two lines
 NAME_WIDTH = 1.7  # the most that case names may take
 BAR = 0.165  # inches of one phase
 MOST_BARS = 16  # cases in one picture of bars
@@ -105,7 +106,7 @@ def where_bytes_are(frames: Frames, workload: str) -> tuple[Figure, str]:
     names = [fold(item.label, NAME_WIDTH, FONT) for item in series]
     left = 0.2 + widest(names, FONT)
     legend = [(part, looks[part]) for part in table.columns]
-    body = ROW * len(series) + 0.1
+    body = (FOLDED_ROW if any("\n" in name for name in names) else ROW) * len(series) + 0.1
     height = TOP + 0.14 + body + 0.36 + legend_height(legend)
     figure = new_figure(
         f"{workload}: where the bytes are",
@@ -228,7 +229,7 @@ def _phase_bars(axes: Axes, table: pd.DataFrame, panel: list[Series], row: float
     for place, item in enumerate(panel):
         sizes = mine[mine["label"] == item.label].set_index("phase")
         sizes = sizes.loc[[phase for phase in PHASES if phase in sizes.index]]
-        ys = place * row + 0.07 + BAR * (np.arange(len(sizes)) + 0.5)
+        ys = (place + 0.5) * row + BAR * (np.arange(len(sizes)) - (len(sizes) - 1) / 2)
         color = item.look.color
         footprint, live = sizes["footprint"].to_numpy(), sizes["live"].fillna(0.0).to_numpy()
         bars(axes, 0.0, footprint, ys, BAR * 0.82, facecolor=blend(color, 0.62))

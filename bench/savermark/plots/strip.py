@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WHEN = {"run": 0, "warm": 1, "cold": 2}
-DOT = 0.066  # inches between the dots of one operation
+DOT = 0.058  # inches between the dots of one operation
 
 
 def strip_table(frames: Frames, workload: str) -> tuple[pd.DataFrame, list[Series], list[Series]]:
@@ -74,7 +74,7 @@ def latency_strip(frames: Frames, workload: str) -> tuple[Figure, str]:
     ops = operations(table)
     names = [OPS.get(op, op) + (", cold" if when == "cold" else "") for op, when in ops]
     left = 0.2 + widest(names, FONT)
-    row = max(0.24, DOT * (len(shown) + 0.9))
+    row = max(0.24, DOT * (len(shown) + 0.9))  # one operation's dots, one below the other
     shares = saver_shares(frames, workload, shown)
     share_height = 0.3 + row + 0.36 if shares else 0.0
     entries = [(item.label, item.look) for item in shown]
@@ -161,8 +161,10 @@ def _range(table: pd.DataFrame, ops: list[tuple[str, str]]) -> str:
     """A caption: the fastest and the slowest case of the first read that was sampled."""
     for op, when in ops:
         rows = table[(table["op"] == op) & (table["temperature"] == when)]
-        if op in ("get_state", "turn") and when != "cold" and len(rows) > 1:
+        if op in ("get_state", "turn") and when != "cold":
             fast, slow = least(rows, "p50_ns"), most(rows, "p50_ns")
+            if len(rows) == 1:
+                return f"{OPS[op].capitalize()}: {format_ns(fast['p50_ns'])} ({fast['label']})."
             return (
                 f"{OPS[op].capitalize()}: from {format_ns(fast['p50_ns'])} ({fast['label']}) "
                 f"to {format_ns(slow['p50_ns'])} ({slow['label']})."

@@ -16,10 +16,10 @@ BLUE, VERMILLION, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#7d868f"
 PALETTE = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, GREY)
 
 _KNOWN = {
+    "null": (GREY, "X"),
     "memory": (ORANGE, "o"),
     "sqlite": (GREEN, "s"),
     "postgres": (BLUE, "D"),
-    "null": (GREY, "X"),
 }
 _SPARE = ((PURPLE, "^"), (VERMILLION, "v"), (SKY, "P"), ("#a0782c", "p"), ("#6a51a3", "h"))
 
@@ -90,6 +90,12 @@ def backend_look(backend: str, others: Iterable[str] = ()) -> tuple[str, str]:
         slots = [(start + step) % len(_SPARE) for step in range(len(_SPARE))]
         taken[name] = next((slot for slot in slots if slot not in taken.values()), start)
     return _SPARE[taken[backend]]
+
+
+def backend_order(backend: str) -> tuple[int, str]:
+    """A sort key: the backends we know in their usual order, others after them by name."""
+    known = list(_KNOWN)
+    return (known.index(backend) if backend in _KNOWN else len(known), backend)
 
 
 _DASHES: dict[str, str | tuple[float, tuple[float, ...]]] = {

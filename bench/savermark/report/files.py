@@ -31,7 +31,9 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ResultError(f"cannot write {path}: {reason}; free space or choose --out") from error
+        raise ResultError(
+            f"cannot write {path}: {reason}; the result is safe: savermark report writes it again"
+        ) from error
 
 
 def write_frame(folder: Path, name: str, frame: pd.DataFrame) -> list[Path]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from savermark.report import background, published
+from savermark.report import background
 from savermark.report.picture import Picture
+from savermark.report.published import published_rows
 from savermark.report.story import Chapter
 from savermark.report.table import lines, shown_columns
 
@@ -34,7 +35,7 @@ def markdown(
         *(f"- **{chapter.workload}**: {' '.join(chapter.sentences)}" for chapter in chapters),
         "",
         *_table(frames["summary"]),
-        *_published(run),
+        *_published(frames),
         *_troubles(run),
         *_findings(frames["findings"]),
         *_plots(pictures),
@@ -68,17 +69,16 @@ def _table(summary: pd.DataFrame) -> Iterator[str]:
     yield ""
 
 
-def _published(run: RunResult) -> Iterator[str]:
-    rows = published.rows(run)
+def _published(frames: dict[str, pd.DataFrame]) -> Iterator[str]:
+    rows = published_rows(frames)
     if not rows:
         return
     yield "## Against published figures\n"
-    yield "| source | what | published | measured | gate | |"
-    yield "| --- | --- | ---: | ---: | --- | --- |"
+    yield "| workload | figure | where | published | measured | gate | |"
+    yield "| --- | --- | --- | ---: | ---: | --- | --- |"
     for row in rows:
-        held = {True: "met", False: "**missed**", None: "not measured"}[row.ok]
-        cells = (row.source, row.what, row.published, row.measured, row.gate, held)
-        yield _row([cell(text) if text != held else text for text in cells])
+        told = (row.workload, row.figure, row.where, row.published, row.measured, row.gate)
+        yield _row([*map(cell, told), "met" if row.ok else "**missed**"])
     yield ""
 
 

@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from savermark.plots.style import backend_look
-from savermark.report import background, published
+from savermark.report import background
 from savermark.report.picture import Picture, dark_rules, dark_variant, inline_svg
-from savermark.report.story import Chapter
+from savermark.report.published import published_rows
+from savermark.report.story import NO_RESULT, Chapter
 from savermark.report.table import lines, shown_columns
 from savermark.units import format_bytes, format_count
 
@@ -74,7 +75,7 @@ def _content(
         "verdict_colour": colour,
         "findings": background.group_findings(findings),
         "troubles": background.troubles(run),
-        "published": published.rows(run),
+        "published": published_rows(frames),
         "facts": background.facts(environment),
         "groups": {
             key: list(value.items())
@@ -84,6 +85,7 @@ def _content(
         "stores": background.stores(run),
         "specs": background.specs(run),
         "intro": _intro(run),
+        "no_result": NO_RESULT,
         "command": str(run.header.get("command", "")),
     }
 

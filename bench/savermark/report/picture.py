@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from savermark.plots.style import INK, MUTED, PAPER, RULE
+
 _TAG = re.compile(r"<[^>]+>")
 _LONG = re.compile(r"(\d\.\d{2})\d+")
 _COLOR = re.compile(r"#[0-9a-f]{6}\b")
@@ -67,6 +69,15 @@ def dark_variant(color: str) -> str:
     return "#" + "".join(f"{round(part * 255):02x}" for part in turned)
 
 
+# Plots share the page's own surface and text colours.
+_PAGE_COLORS = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
+
+
 def dark_rules(colors: set[str]) -> str:
     """CSS declarations that give every colour its dark variant."""
-    return "".join(f"--p{color[1:]}:{dark_variant(color)};" for color in sorted(colors))
+    return "".join(f"--p{color[1:]}:{_on_dark(color)};" for color in sorted(colors))
+
+
+def _on_dark(color: str) -> str:
+    name = _PAGE_COLORS.get(color)
+    return f"var(--{name})" if name else dark_variant(color)

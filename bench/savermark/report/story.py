@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from savermark.results import RunResult
 
 SAME = 1.05  # a ratio closer to one than this is called "about the same"
+NO_RESULT = "no result"  # the large figure of a workload without one
 _PAIR = ["backend", "api", "durability", "threads", "turns"]
 
 
@@ -70,7 +71,7 @@ def _chapter(name: str, about: str, every: pd.DataFrame, good: pd.DataFrame) -> 
     shape = _shape(every)
     if rows.empty:
         said = "No case of this workload gave numbers that may be shown; the causes stand below."
-        return Chapter(name, about, shape, "no result", "", (said,), ())
+        return Chapter(name, about, shape, NO_RESULT, "", (said,), ())
     longest = rows[rows["turns"] == rows["turns"].max()]
     swept = rows["turns"].nunique() > 1
     where = f"At {int(longest['turns'].iloc[0])} turns, " if swept else ""
@@ -80,6 +81,7 @@ def _chapter(name: str, about: str, every: pd.DataFrame, good: pd.DataFrame) -> 
         *([] if contrasts else _variants(longest, where)),
         *_backends(longest),
     ]
+    sentences = sentences or _alone(longest, where)
     figure, note = _figure(contrasts, longest)
     return Chapter(name, about, shape, figure, note, tuple(map(_capital, sentences)), contrasts)
 
@@ -204,6 +206,17 @@ def _backends(rows: pd.DataFrame) -> list[str]:
     return ["; ".join(told) + "."]
 
 
+def _alone(rows: pd.DataFrame, where: str) -> list[str]:
+    """What one case shows when there is nothing to hold it against."""
+    row = rows.iloc[0]
+    told = (
+        f"{where}a thread holds {format_bytes(row['bytes_per_thread'])} in "
+        f"{row['rows_per_thread']:,.0f} rows on {row['backend']} in {row['mode']} mode"
+    )
+    read = row["get_state_warm_p50_ns"]
+    return [f"{told}; a warm get_state takes {format_ns(read)}." if read > 0 else f"{told}."]
+
+
 def _figure(contrasts: tuple[Contrast, ...], rows: pd.DataFrame) -> tuple[str, str]:
     if contrasts and contrasts[0].ratio >= SAME:
         return (
@@ -211,4 +224,5 @@ def _figure(contrasts: tuple[Contrast, ...], rows: pd.DataFrame) -> tuple[str, s
             f"fewer bytes in delta mode, on {contrasts[0].backend}",
         )
     lean = least(rows, "bytes_per_thread")
-    return format_bytes(lean["bytes_per_thread"]), f"a thread, on {lean['backend']}: the least"
+    least_of = ": the least" if len(rows) > 1 else ""
+    return format_bytes(lean["bytes_per_thread"]), f"a thread, on {lean['backend']}{least_of}"

@@ -61,7 +61,7 @@ COLUMNS = (
     Column("get_state_cold_p50_ns", "cold", "get_state in a new process, median", format_ns),
     Column("history_10_p50_ns", "history 10", "the last ten states, warm, median", format_ns),
     Column("walk_native_p50_ns", "walk", "delta history, the saver's own way, median", format_ns),
-    Column("peak_rss_bytes", "peak memory", "of the worker process", format_bytes),
+    Column("peak_rss_bytes", "peak RAM", "of the worker process", format_bytes),
 )
 
 

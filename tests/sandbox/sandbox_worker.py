@@ -14,13 +14,14 @@ import asyncio
 import json
 import os
 import random
-import resource
 import signal
 import sys
 import time
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from savermark.sandbox import errors
 from savermark.sandbox.capture import CaptureNotes, capture_workspace
@@ -86,14 +87,15 @@ async def compete(place: dict[str, Any], number: str) -> None:
 
 
 async def references(place: dict[str, Any]) -> dict[str, Any]:
-    number, uses, in_order, last, before = 0, 0, True, "", 0
+    number, uses, in_order, last, memory = 0, 0, True, "", []
+    this = psutil.Process()
     async with open_place(place) as store:
         async for item in store.list_blob_references():
             number, uses = number + 1, uses + item.count
             in_order, last = in_order and last < item.key, item.key
-            if number == 20_000:
-                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            if number % 20_000 == 0:
+                memory.append(this.memory_info().rss // 1000)
+    growth = max(memory) - memory[0]
     return {"number": number, "uses": uses, "sorted": in_order, "growth_kb": growth}
 
 

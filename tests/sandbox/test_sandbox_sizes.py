@@ -24,7 +24,7 @@ from savermark.sandbox.sweep import sweep_sandbox_blobs
 from savermark.sandbox.testkit.harness import checkpoint, file
 
 MILLION = 1_000_000
-FLAT_KB = 40_000  # a million references held at one time would take some 200 MB
+FLAT_KB = 20_000  # over the first 20,000; a million held at one time would take some 200 MB
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

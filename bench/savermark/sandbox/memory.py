@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from savermark.sandbox.engine import Ledger, LedgerStore
+from savermark.sandbox.engine import LedgerStore
 from savermark.sandbox.lease import ThreadState
+from savermark.sandbox.ledger import Ledger
 from savermark.sandbox.records import BlobReference
 from savermark.sandbox.rows import check_instance
 from savermark.sandbox.rules import ThreadFacts, blob_keys

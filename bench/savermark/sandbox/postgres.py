@@ -18,8 +18,9 @@ from savermark.backends.postgres_server import serve
 from savermark.sandbox import postgres_schema as sql
 from savermark.sandbox import rows
 from savermark.sandbox.codec import from_text, to_text
-from savermark.sandbox.engine import IdTakenError, Ledger, LedgerStore
+from savermark.sandbox.engine import LedgerStore
 from savermark.sandbox.lease import ThreadState
+from savermark.sandbox.ledger import IdTakenError, Ledger
 from savermark.sandbox.postgres_database import PostgresDatabase
 from savermark.sandbox.records import BlobReference
 from savermark.sandbox.rules import ThreadFacts, blob_keys

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from savermark.sandbox import rows
 from savermark.sandbox import sqlite_schema as sql
 from savermark.sandbox.codec import from_text, to_json, to_text
-from savermark.sandbox.engine import Ledger, LedgerStore
+from savermark.sandbox.engine import LedgerStore
 from savermark.sandbox.lease import ThreadState
+from savermark.sandbox.ledger import Ledger
 from savermark.sandbox.memory import system_clock
 from savermark.sandbox.records import BlobReference
 from savermark.sandbox.rules import ThreadFacts, blob_keys

@@ -100,13 +100,13 @@ def test_a_cancelled_write_leaves_nothing_half_done(place: Place) -> None:
                 given = checkpoint(f"c{at}", parent=head, files=files)
                 call = store.append(given, expected_head_id=head, writer=lease)
                 try:
-                    await asyncio.wait_for(call, random.uniform(0.0, 0.02))
+                    await asyncio.wait_for(call, 10 ** random.uniform(-4.0, -1.5))
                 except TimeoutError:
                     done += 1
                 if at % 7 == 0:
                     call = store.delete_checkpoints("thread", keep=1, writer=lease)
                     try:
-                        await asyncio.wait_for(call, random.uniform(0.0, 0.01))
+                        await asyncio.wait_for(call, 10 ** random.uniform(-4.0, -2.0))
                     except TimeoutError:
                         done += 1
             head = await store.get_head("thread")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from savermark.sandbox.codec import from_json, from_text, to_json, to_text
@@ -44,6 +44,7 @@ any_text = st.text(st.characters(codec=None, categories=None, exclude_categories
 well_formed = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("\0\1\2\3d")))
 
 
+@settings(deadline=None)
 @given(any_text)
 def test_text_comes_back_and_is_safe_to_store(value: str) -> None:
     stored = to_text(value)
@@ -52,11 +53,13 @@ def test_text_comes_back_and_is_safe_to_store(value: str) -> None:
     stored.encode("utf-8")
 
 
+@settings(deadline=None)
 @given(well_formed, well_formed)
 def test_stored_ids_sort_as_their_utf8_bytes(one: str, two: str) -> None:
     assert (one.encode() < two.encode()) == (to_text(one).encode() < to_text(two).encode())
 
 
+@settings(deadline=None)
 @given(st.recursive(any_text | st.integers() | st.booleans(), st.lists, max_leaves=5))
 def test_json_is_ascii_and_comes_back(value: Any) -> None:
     text = to_json(value)

@@ -12,7 +12,7 @@ from psycopg import sql as psql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg_pool import AsyncConnectionPool
 
-from savermark.backends.postgres_server import check_server
+from savermark.backends.postgres_server import check_server, redact
 from savermark.errors import BackendError
 from savermark.sandbox import postgres_schema as sql
 
@@ -57,8 +57,12 @@ class PostgresDatabase:
         )
         async with pool:
             database = cls(pool)
-            async with pool.connection() as connection, connection.transaction():
-                await _lay_tables(connection, schema)
+            try:
+                async with pool.connection() as connection, connection.transaction():
+                    await _lay_tables(connection, schema)
+            except psycopg.Error as error:
+                why = str(error).strip().partition("\n")[0]
+                raise BackendError(f"cannot lay the sandbox tables: {redact(why, dsn)}") from None
             yield database
 
     async def write(self, work: Callable[[Connection], Awaitable[T]]) -> T:

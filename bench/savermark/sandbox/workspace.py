@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from savermark.sandbox.records import DirectoryEntry, SymlinkEntry
 from savermark.sandbox.validation import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 MOST_HOPS = 40  # links that a kernel follows in one path before it gives up
 
@@ -45,21 +46,14 @@ def scan_workspace(root: Path, ignore: Callable[[str], bool] | None = None) -> S
     pending = [""]
     while pending:
         folder = pending.pop()
-        for item in _scan_folder(root, folder):
-            path = f"{folder}/{item.name}" if folder else item.name
-            if ignore is not None and ignore(path):
-                continue
-            check_path(path)
-            if item.is_symlink():
-                target = os.readlink(item.path)  # noqa: PTH115 - a Path would tidy the target
+        for path, kind, target in _scan_folder(root, folder, ignore):
+            if kind == "symlink":
                 others.append(SymlinkEntry(path, target))
-            elif item.is_dir(follow_symlinks=False):
+            elif kind == "dir":
                 others.append(DirectoryEntry(path))
                 pending.append(path)
-            elif item.is_file(follow_symlinks=False):
-                files.append(path)
             else:
-                skipped.append(path)
+                (files if kind == "file" else skipped).append(path)
     return Scan(
         tuple(sorted(others, key=lambda item: item.path)),
         tuple(sorted(files)),
@@ -67,27 +61,72 @@ def scan_workspace(root: Path, ignore: Callable[[str], bool] | None = None) -> S
     )
 
 
-def _scan_folder(root: Path, folder: str) -> list[os.DirEntry[str]]:
+def _scan_folder(
+    root: Path, folder: str, ignore: Callable[[str], bool] | None
+) -> list[tuple[str, str, str]]:
+    """Path, kind and target of what is in the folder."""
+    found: list[tuple[str, str, str]] = []
+    with (
+        _failing_as(f"cannot read the folder {folder or root!s}"),
+        _opened(root, folder) as handle,
+        os.scandir(handle) as items,
+    ):
+        for item in items:
+            path = f"{folder}/{item.name}" if folder else item.name
+            if ignore is not None and ignore(path):
+                continue
+            check_path(path)
+            kind = _kind(item)
+            target = os.readlink(item.name, dir_fd=handle) if kind == "symlink" else ""
+            found.append((path, kind, target))
+    return found
+
+
+def _kind(item: os.DirEntry[str]) -> str:
+    if item.is_symlink():
+        return "symlink"
+    if item.is_dir(follow_symlinks=False):
+        return "dir"
+    return "file" if item.is_file(follow_symlinks=False) else "other"
+
+
+@contextmanager
+def _opened(root: Path, folder: str) -> Iterator[int]:
+    """The folder, reached step by step and never through a symlink.
+
+    What runs in the workspace may put a symlink where a folder was a moment ago; captured through
+    it, a file of the host would end up in a checkpoint.
+    """
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with os.scandir(root / folder) as found:
-            return list(found)
+        for part in folder.split("/") if folder else ():
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _failing_as(what: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        where = folder or str(root)
-        raise SandboxWorkspaceError(f"cannot read the folder {where}: {error.strerror}") from error
+        raise SandboxWorkspaceError(
+            f"{what}: {error.strerror}; keep the workspace still while it is captured"
+        ) from error
 
 
 def read_file(root: Path, path: str) -> bytes:
-    """The bytes of a regular file; a symlink that took its place since the scan is an error."""
-    try:
-        handle = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
+    """The bytes of a regular file. A symlink in its place, or in its path, is an error."""
+    folder, _, name = path.rpartition("/")
+    with _failing_as(f"cannot read {path!a}"), _opened(root, folder) as above:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        with os.fdopen(os.open(name, flags, dir_fd=above), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise SandboxWorkspaceError(f"{path!a} changed while it was captured; try again")
             return file.read()
-    except OSError as error:
-        raise SandboxWorkspaceError(
-            f"cannot read {path!a}: {error.strerror}; keep the workspace still while it is captured"
-        ) from error
 
 
 def leaving_links(links: Iterable[SymlinkEntry]) -> list[str]:

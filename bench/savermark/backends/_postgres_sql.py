@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from psycopg import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import psycopg
 
@@ -118,16 +118,22 @@ def digest_query(
         )
         for name in KEPT[table].key
     ]
+    # The inner query, kept apart by OFFSET 0, hashes rows in parallel; the outer only sorts.
     return sql.SQL(
-        "SELECT thread_id, sha256(string_agg("
-        "sha256(convert_to(ROW({fields})::text, 'UTF8')), ''::bytea ORDER BY {order}))"
-        " FROM {table} {where} GROUP BY thread_id"
+        "SELECT thread_id, sha256(string_agg(digest, ''::bytea ORDER BY {order})) FROM ("
+        "SELECT thread_id, {key}, sha256(convert_to(ROW({fields})::text, 'UTF8')) AS digest"
+        " FROM {table} {where} OFFSET 0) AS hashed GROUP BY thread_id"
     ).format(
         fields=sql.SQL(", ").join(fields),
         order=sql.SQL(", ").join(order),
+        key=_names(KEPT[table].key),
         table=sql.Identifier(KEPT[table].name),
         where=_where(threads),
     )
+
+
+def _names(columns: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
 def hold_query(table: Table) -> sql.Composed:
@@ -138,7 +144,7 @@ def hold_query(table: Table) -> sql.Composed:
         " WHERE thread_id = ANY(%(threads)s) ORDER BY thread_id, {key}"
     ).format(
         table=sql.Identifier(kept.name),
-        key=sql.SQL(", ").join(sql.Identifier(name) for name in kept.key),
+        key=_names(kept.key),
     )
 
 
@@ -148,7 +154,7 @@ def clone_query(table: Table, columns: Sequence[tuple[str, str]]) -> sql.Compose
     One thread after another, as conversations that were driven in turn would lie in the table;
     OFFSET 0 keeps the planner from joining the other way round.
     """
-    rest = sql.SQL(", ").join(sql.Identifier(name) for name, _ in columns if name != "thread_id")
+    rest = _names(name for name, _ in columns if name != "thread_id")
     return sql.SQL(
         "INSERT INTO {table} (thread_id, {rest}) SELECT wanted.id, {rest}"
         " FROM unnest(%(sources)s::text[], %(ids)s::text[]) AS wanted(source, id)"

@@ -43,13 +43,18 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-# Whole tables are read once: compiling the statements would cost more than it saves, and sorts
-# and hashes should not spill.
+# Tables are read once and whole, and the expressions over them cost more than the planner thinks:
+# compiling would cost more than it saves, and the rows go to as many workers as there are.
 _PASS_SETTINGS = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL jit = off",
     "SET LOCAL work_mem = '64MB'",
+    "SET LOCAL parallel_setup_cost = 0",
+    "SET LOCAL parallel_tuple_cost = 0",
 )
+# From here on, the named threads are looked for in one parallel scan; index scans are serial.
+_MANY_THREADS = 1_000
+_SCAN_SETTINGS = ("SET LOCAL enable_indexscan = off", "SET LOCAL enable_bitmapscan = off")
 
 
 class PostgresStore(Store):
@@ -98,16 +103,16 @@ class PostgresStore(Store):
             yield self._open
 
     @contextmanager
-    def _pass(self) -> Iterator[psycopg.Connection]:
+    def _pass(self, threads: Sequence[str] | None) -> Iterator[psycopg.Connection]:
         """One snapshot for several statements, so that their sums agree."""
+        scan = _SCAN_SETTINGS if threads and len(threads) >= _MANY_THREADS else ()
         with self._connection() as connection, connection.transaction():
-            for statement in _PASS_SETTINGS:
-                connection.execute(statement)
+            connection.execute("; ".join((*_PASS_SETTINGS, *scan)))
             yield connection
 
     def storage(self, threads: Sequence[str] | None = None) -> list[StorageRow]:
         """Rows and bytes by thread, namespace, table and channel: three statements."""
-        with self._pass() as connection:
+        with self._pass(threads) as connection:
             rows = [
                 StorageRow(thread, ns, table, channel, count, logical, stored)
                 for table in TABLES
@@ -119,14 +124,15 @@ class PostgresStore(Store):
 
     def floor(self, threads: Sequence[str] | None = None) -> list[FloorRow]:
         """The distinct writes of each thread, told apart by a hash on the server."""
-        parameters = queries.listed(threads)
-        with self._pass() as connection:
-            found = connection.execute(queries.floor_query(threads), parameters)
+        with self._pass(threads) as connection:
+            found = connection.execute(queries.floor_query(threads), queries.listed(threads))
             rows = [FloorRow(*row) for row in found]
-            if threads is None:
-                return rows
-            used = {thread for (thread,) in connection.execute(queries.USED, parameters)}
-        return rows + [FloorRow(thread, 0, 0) for thread in sorted(set(threads) - used)]
+            missing = set(threads or ()) - {row.thread_id for row in rows}
+            if missing:
+                # Of these, the ones that hold checkpoints but no writes have no row.
+                used = connection.execute(queries.USED, queries.listed(sorted(missing)))
+                missing -= {thread for (thread,) in used}
+        return rows + [FloorRow(thread, 0, 0) for thread in sorted(missing)]
 
     def footprint(self) -> list[FootprintRow]:
         """Heap, TOAST and index bytes of each table, what of them is free, their total, and WAL.
@@ -154,7 +160,7 @@ class PostgresStore(Store):
     def row_digests(self, threads: Sequence[str] | None = None) -> dict[str, str]:
         """SHA-256 over every row of each thread, hashed and ordered on the server."""
         parts: dict[str, dict[str, bytes]] = {}
-        with self._pass() as connection:
+        with self._pass(threads) as connection:
             for table in TABLES:
                 columns = queries.columns_of(connection, table)
                 query = queries.digest_query(table, columns, threads)

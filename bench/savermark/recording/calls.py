@@ -12,7 +12,7 @@ from savermark.recording.recorder import OPS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from savermark.recording.recorder import Add, Clock, Recorder
+    from savermark.recording.recorder import Clock, Recorder, Seen
 
     Call = Callable[..., Any]
 
@@ -31,78 +31,78 @@ def timed_methods(
         for method in (name, f"a{name}"):
             if overrides(inner, method):
                 wrap = _SHAPES.get(method, _async_call if method != name else _call)
-                yield method, wrap(getattr(inner, method), recorder.clock, recorder.add(op))
+                yield method, wrap(getattr(inner, method), recorder.clock, recorder.seen(op))
 
 
 # One function a call shape. The three hot calls name their arguments: `*args` costs 100 ns more,
 # and the runtime looks for `task_path` in the signature of `put_writes`.
 
 
-def _put(call: Call, clock: Clock, add: Add) -> Call:
+def _put(call: Call, clock: Clock, seen: Seen) -> Call:
     def put(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         start = clock()
         result = call(config, checkpoint, metadata, new_versions)
-        add((start, clock()))
+        seen[start] = clock()
         return result
 
     return put
 
 
-def _aput(call: Call, clock: Clock, add: Add) -> Call:
+def _aput(call: Call, clock: Clock, seen: Seen) -> Call:
     async def aput(config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         start = clock()
         result = await call(config, checkpoint, metadata, new_versions)
-        add((start, clock()))
+        seen[start] = clock()
         return result
 
     return aput
 
 
-def _put_writes(call: Call, clock: Clock, add: Add) -> Call:
+def _put_writes(call: Call, clock: Clock, seen: Seen) -> Call:
     if "task_path" not in signature(call).parameters:  # a saver older than that argument
-        return _call(call, clock, add)
+        return _call(call, clock, seen)
 
     def put_writes(config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         start = clock()
         call(config, writes, task_id, task_path)
-        add((start, clock()))
+        seen[start] = clock()
 
     return put_writes
 
 
-def _aput_writes(call: Call, clock: Clock, add: Add) -> Call:
+def _aput_writes(call: Call, clock: Clock, seen: Seen) -> Call:
     if "task_path" not in signature(call).parameters:
-        return _async_call(call, clock, add)
+        return _async_call(call, clock, seen)
 
     async def aput_writes(config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         start = clock()
         await call(config, writes, task_id, task_path)
-        add((start, clock()))
+        seen[start] = clock()
 
     return aput_writes
 
 
-def _get_tuple(call: Call, clock: Clock, add: Add) -> Call:
+def _get_tuple(call: Call, clock: Clock, seen: Seen) -> Call:
     def get_tuple(config: Any) -> Any:
         start = clock()
         result = call(config)
-        add((start, clock()))
+        seen[start] = clock()
         return result
 
     return get_tuple
 
 
-def _aget_tuple(call: Call, clock: Clock, add: Add) -> Call:
+def _aget_tuple(call: Call, clock: Clock, seen: Seen) -> Call:
     async def aget_tuple(config: Any) -> Any:
         start = clock()
         result = await call(config)
-        add((start, clock()))
+        seen[start] = clock()
         return result
 
     return aget_tuple
 
 
-def _list(call: Call, clock: Clock, add: Add) -> Call:
+def _list(call: Call, clock: Clock, seen: Seen) -> Call:
     """Counts the time spent inside the iteration, not what the caller does between rows."""
 
     def list_(config: Any, **options: Any) -> Iterator[Any]:
@@ -115,12 +115,12 @@ def _list(call: Call, clock: Clock, add: Add) -> Call:
                 start = clock()
             busy += clock() - start
         finally:
-            add((first, first + busy))
+            seen[first] = first + busy
 
     return list_
 
 
-def _alist(call: Call, clock: Clock, add: Add) -> Call:
+def _alist(call: Call, clock: Clock, seen: Seen) -> Call:
     async def alist(config: Any, **options: Any) -> AsyncIterator[Any]:
         first = start = clock()
         busy = 0
@@ -131,32 +131,32 @@ def _alist(call: Call, clock: Clock, add: Add) -> Call:
                 start = clock()
             busy += clock() - start
         finally:
-            add((first, first + busy))
+            seen[first] = first + busy
 
     return alist
 
 
-def _call(call: Call, clock: Clock, add: Add) -> Call:
+def _call(call: Call, clock: Clock, seen: Seen) -> Call:
     def timed(*args: Any, **options: Any) -> Any:
         start = clock()
         result = call(*args, **options)
-        add((start, clock()))
+        seen[start] = clock()
         return result
 
     return timed
 
 
-def _async_call(call: Call, clock: Clock, add: Add) -> Call:
+def _async_call(call: Call, clock: Clock, seen: Seen) -> Call:
     async def timed(*args: Any, **options: Any) -> Any:
         start = clock()
         result = await call(*args, **options)
-        add((start, clock()))
+        seen[start] = clock()
         return result
 
     return timed
 
 
-_SHAPES: dict[str, Callable[[Call, Clock, Add], Call]] = {
+_SHAPES: dict[str, Callable[[Call, Clock, Seen], Call]] = {
     "put": _put,
     "aput": _aput,
     "put_writes": _put_writes,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ WriteKey = tuple[str, str, str, int]  # namespace, checkpoint id, task id, idx
 BlobKey = tuple[str, str, str]  # namespace, channel, version
 
 COUNTERS = "counters_since_delta_snapshot"
-_COUNTERS_OF_OLD = "delta_updates_since_snapshot"  # what the first delta releases wrote
+COUNTERS_OF_OLD = "delta_updates_since_snapshot"  # what the first delta releases wrote
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -24,7 +24,9 @@ class CheckpointRow:
     that a walk that comes here stops: a snapshot or a plain value; on memory and Postgres also one
     that an earlier checkpoint put under the same version. `nulls` names those it stores a None for
     that the backend's walk passes over, though a read of this checkpoint itself finds them
-    (Postgres). `snapshots` is the part of `stored` known to be delta snapshots. `unreadable` is
+    (Postgres). `snapshots` is the part of `stored` known to be delta snapshots, `markers` names
+    those it carries the mark of a snapshot kept apart for (Postgres; a plain True looks the same,
+    and one that is no snapshot has lost its blob or never had one). `unreadable` is
     the type tag of a row that could not be read, else empty. `bytes` is the serialized size of
     checkpoint and metadata, as `StorageRow.logical_bytes` counts it.
     """
@@ -39,6 +41,7 @@ class CheckpointRow:
     bytes: int = 0
     nulls: frozenset[str] = NOTHING
     snapshots: frozenset[str] = NOTHING
+    markers: frozenset[str] = NOTHING
     unreadable: str = ""
 
     @property
@@ -140,6 +143,30 @@ class ThreadImage:
             found.setdefault((row.checkpoint_ns, row.checkpoint_id), []).append(row)
         return {key: tuple(sorted(rows, key=lambda row: row.order)) for key, rows in found.items()}
 
+    @property
+    def rows(self) -> int:
+        """The rows in all tables."""
+        return len(self.checkpoints) + len(self.writes) + len(self.blobs)
+
+    def cut(self, keys: Collection[CheckpointKey]) -> ThreadImage:
+        """Only these checkpoints, their writes and the blobs their versions name.
+
+        A parent that is not among them becomes None.
+        """
+        wanted = set(keys)
+        kept = tuple(
+            row if (row.checkpoint_ns, row.parent_id) in wanted else replace(row, parent_id=None)
+            for row in self.checkpoints
+            if row.key in wanted
+        )
+        named = {(row.checkpoint_ns, *pair) for row in kept for pair in row.versions.items()}
+        return ThreadImage(
+            self.thread_id,
+            kept,
+            tuple(row for row in self.writes if row.key[:2] in wanted),
+            tuple(row for row in self.blobs if row.key in named),
+        )
+
     def row(self, checkpoint_ns: str, checkpoint_id: str) -> CheckpointRow | None:
         """The checkpoint of this id, or None."""
         return self.spaces.get(checkpoint_ns, {}).get(checkpoint_id)
@@ -147,5 +174,5 @@ class ThreadImage:
 
 def counted_channels(metadata: Mapping[str, Any]) -> frozenset[str]:
     """The delta channels whose updates a checkpoint's metadata counts."""
-    counters = metadata.get(COUNTERS) or metadata.get(_COUNTERS_OF_OLD)
+    counters = metadata.get(COUNTERS) or metadata.get(COUNTERS_OF_OLD)
     return frozenset(counters) if isinstance(counters, Mapping) else NOTHING

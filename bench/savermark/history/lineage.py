@@ -49,11 +49,11 @@ Channels = Literal["auto"] | Sequence[str]
 
 TASKS = "__pregel_tasks"  # the channel of pending sends
 # Channels the runtime keeps for itself: empty most of the time, and never rebuilt from writes.
-_RESERVED = frozenset(
+RESERVED = frozenset(
     {TASKS, "__start__", "__end__", "__previous__", "__input__", "__return__", "__no_writes__"}
     | {"__error__", "__interrupt__", "__resume__"}
 )
-_TRIGGER = "branch:to:"
+TRIGGER = "branch:to:"
 
 
 class LineageError(ContractError):
@@ -124,7 +124,7 @@ class KeepSet(frozenset[str]):
 
 def is_reserved(channel: str) -> bool:
     """Whether the runtime keeps this channel for itself, so that it is never a delta channel."""
-    return channel in _RESERVED or channel.startswith(_TRIGGER)
+    return channel in RESERVED or channel.startswith(TRIGGER)
 
 
 def check_channels(channels: Channels) -> tuple[str, ...] | None:

@@ -8,11 +8,12 @@ and sizes are all that is read, and no serialized form is opened that could run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from savermark.errors import Unsupported
+from savermark.errors import BackendError, Unsupported, UsageError
+from savermark.history.kinds import is_memory, is_sync_postgres, is_sync_sqlite, unwrapped
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -34,12 +35,17 @@ BATCH = 64  # threads whose images are read at a time
 CHUNK = 10_000  # rows a statement reads or keys it takes, at most
 
 
+class ThreadBusy(BackendError):
+    """Another job or a live run got in the way of a transaction: nothing was changed, try again."""
+
+
 class ThreadTxn(Protocol):
     """One thread inside one transaction, which is held against other maintenance jobs.
 
     Leaving the block commits, an exception undoes everything. A live run is not held off: it may
-    append meanwhile (not on SQLite), and what it appends is neither seen nor touched. Every
-    method that takes keys ignores those that hold nothing, and counts the rows it changed.
+    append meanwhile (not on SQLite), and what it appends is neither seen nor touched. The saver
+    whose connection this is waits, so it must not be called inside the block. Every method that
+    takes keys ignores those that hold nothing, and counts the rows it changed.
     """
 
     thread_id: str
@@ -154,30 +160,42 @@ class RowAccess(Protocol):
         ...
 
 
-def unwrapped(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
-    """The saver inside our own wrappers."""
-    while True:
-        inner = getattr(saver, "inner", None)
-        if inner is None:
-            return saver
-        saver = inner
-
-
 def row_access(saver: BaseCheckpointSaver[Any]) -> RowAccess:
     """The rows behind a sync saver. Raises `Unsupported` for a saver whose tables are unknown.
 
-    The saver's own connection is used, under its own lock; a pool lends one. Async savers:
-    `arows.arow_access`.
+    The saver's own connection is used, under the saver's lock; a pool lends one. For an async
+    saver see `arows.arow_access`.
     """
     saver = unwrapped(saver)
-    for known in _KNOWN:
-        access = known(saver)
-        if access is not None:
-            return access
+    if is_memory(saver):
+        from savermark.history.memory import MemoryRows
+
+        return MemoryRows(saver)
+    if is_sync_sqlite(saver):
+        from savermark.history.sqlite import SqliteRows
+
+        return SqliteRows.of(saver)
+    if is_sync_postgres(saver):
+        from savermark.history.postgres import PostgresRows
+
+        return PostgresRows.of(saver)
     raise Unsupported(
         f"the rows of a {type(saver).__name__} are not known to savermark: only those of "
         "InMemorySaver, SqliteSaver and PostgresSaver are"
     )
+
+
+def no_version(checkpoint_id: str, channel: str) -> UsageError:
+    """The refusal of `store_value`."""
+    return UsageError(
+        f"checkpoint {checkpoint_id} is not stored or names no version of {channel!r}: a value "
+        "can only stand at a version"
+    )
+
+
+def target_in_use(thread_id: str) -> UsageError:
+    """The refusal of `copy_rows`."""
+    return UsageError(f"thread {thread_id!r} holds rows already: copy to an unused id")
 
 
 @contextmanager
@@ -185,7 +203,3 @@ def open_rows(store: Store) -> Iterator[RowAccess]:
     """The rows of a store of ours, over a connection that closes with the block."""
     with store.saver() as saver:
         yield row_access(saver)
-
-
-# A saver can only be of a class whose package is imported already; nothing else is imported here.
-_KNOWN: tuple[Callable[[BaseCheckpointSaver[Any]], RowAccess | None], ...] = ()

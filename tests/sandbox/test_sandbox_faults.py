@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from faulty_stores import FAULTS
 from sandbox_stores import open_memory, plant
@@ -67,3 +69,17 @@ def test_a_factory_that_raises_fails_every_rule() -> None:
     report = run_conformance(factory)
     assert len(report.failed) == len(report.results)
     assert "no database" in report.failed[0].detail
+
+
+def test_a_store_that_hangs_fails_and_the_report_goes_on() -> None:
+    class Hangs(PlainStore):
+        def __init__(self, options: StoreOptions) -> None:
+            super().__init__(options)
+            self.get_head = self._never
+
+        async def _never(self, thread_id: str) -> None:
+            await asyncio.sleep(3_600)
+
+    result = try_rule(CHECKPOINT_RULES[0], Hangs, SHORT_LEASE, longest_s=0.2)
+    assert result.status is RuleStatus.FAILED
+    assert "longer than 0.2 s" in result.detail

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sandbox_recount import postgres_problems, sqlite_problems
 from sandbox_stores import drop_schema
@@ -37,6 +38,15 @@ class Place:
         self.open: Callable[..., AbstractAsyncContextManager[Any]] = opener
         self.problems = problems
         self.worker = worker
+
+    def deadlocks(self) -> int:
+        """How often the server had to end a deadlock: the order of locks allows none."""
+        if self.worker is None or "dsn" not in self.worker:
+            return 0
+        with psycopg.connect(self.worker["dsn"]) as connection:
+            row = connection.execute("SELECT sum(deadlocks)::int FROM pg_stat_database").fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -190,7 +200,7 @@ def test_one_lease_shared_by_16_appenders(place: Place) -> None:
 
 def test_200_writers_on_many_threads(place: Place) -> None:
     """Appends, deletes, prunes and forks over 50 threads that share their blobs."""
-    holders = Holders()
+    holders, before = Holders(), place.deadlocks()
 
     async def writer(store: Any, number: int) -> None:
         thread = f"t{number % 50}"
@@ -225,6 +235,7 @@ def test_200_writers_on_many_threads(place: Place) -> None:
 
     asyncio.run(work())
     assert place.problems() == []
+    assert place.deadlocks() == before
     assert all(len(fences) == 4 for fences in holders.fences.values())
 
 

@@ -43,6 +43,7 @@ CHECKPOINT_RULES: tuple[Rule, ...] = (
 )
 INSTANCE_RULES: tuple[Rule, ...] = tuple(instance_rules.RULES)
 SHORT_LEASE = LeaseTimes(100.0, 25.0)
+LONGEST_S = 120.0  # a rule that takes longer waits for something that will not come
 
 
 class RuleStatus(StrEnum):
@@ -91,23 +92,31 @@ def run_conformance(
     instances: bool = False,
     lease: LeaseTimes = SHORT_LEASE,
     plant: Plant | None = None,
+    longest_s: float = LONGEST_S,
 ) -> ConformanceReport:
     """Tries every rule, each on a fresh store from the factory.
 
     `instances` says that the factory makes instance stores. An optional part that the store does
-    not have is skipped.
+    not have is skipped; a rule that takes longer than `longest_s` fails.
     """
     rules: Sequence[Rule] = INSTANCE_RULES if instances else CHECKPOINT_RULES
-    return ConformanceReport(tuple(try_rule(rule, factory, lease, plant) for rule in rules))
+    results = (try_rule(rule, factory, lease, plant, longest_s) for rule in rules)
+    return ConformanceReport(tuple(results))
 
 
 def try_rule(
-    rule: Rule, factory: StoreFactory, lease: LeaseTimes, plant: Plant | None = None
+    rule: Rule,
+    factory: StoreFactory,
+    lease: LeaseTimes,
+    plant: Plant | None = None,
+    longest_s: float = LONGEST_S,
 ) -> RuleResult:
     """Tries one rule in an event loop of its own."""
     status, detail = RuleStatus.PASSED, ""
     try:
-        asyncio.run(run_rule(rule, factory, lease, plant))
+        asyncio.run(asyncio.wait_for(run_rule(rule, factory, lease, plant), longest_s))
+    except TimeoutError:
+        status, detail = RuleStatus.FAILED, f"it took longer than {longest_s:g} s"
     except SkipRuleError as skipped:
         status, detail = RuleStatus.SKIPPED, str(skipped)
     except ConformanceError as broken:

@@ -1,7 +1,9 @@
 """TOML -> frozen `WorkloadSpec`: strict keys, sweeps, overrides, fingerprint."""
 
 from savermark.spec.identity import fingerprint, spec_from_json, spec_to_json
-from savermark.spec.load import Variant, load_workload, workload_names
+from savermark.spec.load import Variant, load_sandbox_workload, load_workload, workload_names
+from savermark.spec.sandbox import SANDBOX, SandboxSpec
+from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.types import (
     GRAPHS,
     BranchingSpec,
@@ -27,6 +29,8 @@ from savermark.spec.types import (
 
 __all__ = [
     "GRAPHS",
+    "SANDBOX",
+    "SAVERS",
     "BranchingSpec",
     "ConversationSpec",
     "Dist",
@@ -40,6 +44,8 @@ __all__ = [
     "MessagesSpec",
     "PayloadSpec",
     "RunSpec",
+    "SandboxSpec",
+    "Schema",
     "StateSpec",
     "StaticSpec",
     "SubgraphSpec",
@@ -48,6 +54,7 @@ __all__ = [
     "WorkloadSpec",
     "fingerprint",
     "fixed",
+    "load_sandbox_workload",
     "load_workload",
     "spec_from_json",
     "spec_to_json",

@@ -8,11 +8,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from savermark.spec.parse import DIST_KEYS, parse_spec
+from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.types import Dist
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from savermark.spec.sandbox import SandboxSpec
     from savermark.spec.types import WorkloadSpec
 
 #: Counts changes of the payloads or of the script that give other bytes for the same spec.
@@ -22,18 +24,18 @@ GENERATION = 1
 _HOW_OFTEN = ("repetitions", "reads", "cold", "timeout_s")
 
 
-def spec_to_json(spec: WorkloadSpec) -> dict[str, Any]:
+def spec_to_json(spec: WorkloadSpec | SandboxSpec) -> dict[str, Any]:
     """The spec with every key, as JSON values in the shape of its TOML file."""
     plain: dict[str, Any] = _plain(spec)
     return plain
 
 
-def spec_from_json(data: Mapping[str, Any]) -> WorkloadSpec:
+def spec_from_json(data: Mapping[str, Any], schema: Schema = SAVERS) -> Any:
     """The inverse of `spec_to_json`; raises `WorkloadError` for a foreign shape."""
-    return parse_spec(data)
+    return parse_spec(data, schema)
 
 
-def fingerprint(spec: WorkloadSpec) -> str:
+def fingerprint(spec: WorkloadSpec | SandboxSpec) -> str:
     """16 hex digits of everything that decides what is measured.
 
     Not in it: the summary, and the keys of `[measure]` that say only how often.

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from savermark.errors import WorkloadError, unknown
-from savermark.spec.types import GRAPHS, Dist
+from savermark.spec.types import GRAPHS
 
 if TYPE_CHECKING:
-    from savermark.spec.types import WorkloadSpec
+    from collections.abc import Mapping
+
+    from savermark.spec.types import Dist, PayloadSpec, WorkloadSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COUNT = (0, 1_000_000)
@@ -62,13 +64,15 @@ COMPRESSIBILITY: dict[str, tuple[float, float]] = {
 }
 
 
-def check_number(key: str, value: float) -> None:
+def check_number(
+    key: str, value: float, ranges: Mapping[str, tuple[float, float]] = RANGES
+) -> None:
     """Raise `WorkloadError` when `value` is out of the range of `key`."""
     path, _, part = key.rpartition(".")
-    limits = RANGES.get(key) or _DIST_RANGES.get(part) or RANGES.get(path)
+    limits = ranges.get(key) or _DIST_RANGES.get(part) or ranges.get(path)
     if limits is None or limits[0] <= value <= limits[1]:
         return
-    if part in ("min", "max") and value == 0 and path in RANGES:
+    if part in ("min", "max") and value == 0 and path in ranges:
         return  # no limit
     raise WorkloadError(f"{key} = {value}: must be from {_plain(limits[0])} to {_plain(limits[1])}")
 
@@ -79,11 +83,7 @@ def _plain(value: float) -> str:
 
 def check_spec(spec: WorkloadSpec) -> None:
     """Raise `WorkloadError` for values that are fine alone and make no sense together."""
-    if not _NAME.fullmatch(spec.name):
-        raise WorkloadError(
-            f"name = {spec.name!r}: must be letters, digits, '.', '-' and '_', and not begin "
-            "with a sign"
-        )
+    _check_name(spec.name)
     if spec.graph not in GRAPHS:
         raise WorkloadError(unknown("graph", spec.graph, GRAPHS))
     if spec.fleet.driven > spec.conversation.threads:
@@ -91,21 +91,39 @@ def check_spec(spec: WorkloadSpec) -> None:
             f"fleet.driven = {spec.fleet.driven}: must be from 0 to conversation.threads, "
             f"which is {spec.conversation.threads}"
         )
-    low, high = COMPRESSIBILITY.get(spec.payload.kind, (0.0, 1.0))
-    if not low <= spec.payload.compressibility <= high:
+    check_common(
+        spec.name,
+        spec.payload,
+        {
+            "conversation.turns": spec.conversation.turns,
+            "conversation.human_bytes": spec.conversation.human_bytes,
+            "conversation.model_bytes": spec.conversation.model_bytes,
+            "tools.output_bytes": spec.tools.output_bytes,
+            "state.files.file_bytes": spec.state.files.file_bytes,
+            "state.extra.item_bytes": spec.state.extra.item_bytes,
+            "fan_out.item_bytes": spec.fan_out.item_bytes,
+        },
+    )
+
+
+def check_common(name: str, payload: PayloadSpec, dists: Mapping[str, Dist]) -> None:
+    """What every family's name, payloads and distributions must be."""
+    _check_name(name)
+    low, high = COMPRESSIBILITY.get(payload.kind, (0.0, 1.0))
+    if not low <= payload.compressibility <= high:
         raise WorkloadError(
-            f"payload.compressibility = {spec.payload.compressibility}: must be from {low:g} to "
-            f"{high:g} for payload.kind = {spec.payload.kind!r}"
+            f"payload.compressibility = {payload.compressibility}: must be from {low:g} to "
+            f"{high:g} for payload.kind = {payload.kind!r}"
         )
-    _check_dist("conversation.turns", spec.conversation.turns)
-    _check_dist("conversation.human_bytes", spec.conversation.human_bytes)
-    _check_dist("conversation.model_bytes", spec.conversation.model_bytes)
-    _check_dist("tools.output_bytes", spec.tools.output_bytes)
-    _check_dist("state.files.file_bytes", spec.state.files.file_bytes)
-    _check_dist("state.extra.item_bytes", spec.state.extra.item_bytes)
-    _check_dist("fan_out.item_bytes", spec.fan_out.item_bytes)
+    for key, dist in dists.items():
+        if dist.dist == "lognormal" and dist.max and dist.max < dist.min:
+            raise WorkloadError(
+                f"{key}.max = {dist.max}: must be 0 (no limit) or at least {dist.min}"
+            )
 
 
-def _check_dist(key: str, dist: Dist) -> None:
-    if dist.dist == "lognormal" and dist.max and dist.max < dist.min:
-        raise WorkloadError(f"{key}.max = {dist.max}: must be 0 (no limit) or at least {dist.min}")
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise WorkloadError(
+            f"name = {name!r}: must be letters, digits, '.', '-' and '_', and not begin with a sign"
+        )

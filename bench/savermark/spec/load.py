@@ -8,42 +8,76 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from savermark.errors import WorkloadError, unknown
 from savermark.spec.parse import parse_spec, spec_keys, unknown_key
+from savermark.spec.sandbox import SANDBOX, SandboxSpec
+from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.sweep import Axes, axis, combinations, dist_parts, is_axis, sweep_axes
 from savermark.spec.types import Dist, WorkloadSpec
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+S = TypeVar("S", WorkloadSpec, SandboxSpec)
+
+#: The families of workloads, by what a file says in its key `family`.
+SCHEMAS = {schema.family: schema for schema in (SAVERS, SANDBOX)}
+
+
+@dataclass(frozen=True)
+class Variant(Generic[S]):
     """One combination of a workload's swept keys; the label is empty without a sweep."""
 
     label: str
-    spec: WorkloadSpec
+    spec: S
 
 
-def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> list[Variant]:
+def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> list[Variant[WorkloadSpec]]:
     """Every variant of a workload, by its name or the path of a TOML file.
 
     `overrides` are `key=value` with a TOML value or plain text; the end of a key is enough where
     it is unambiguous. An override replaces the file's value, or the sweep over that key; a list
     of values for a key that takes one is a sweep. Raises `WorkloadError`.
     """
-    path = _find(name_or_path)
+    return _load(name_or_path, overrides, SAVERS)
+
+
+def load_sandbox_workload(
+    name_or_path: str, overrides: Sequence[str] = ()
+) -> list[Variant[SandboxSpec]]:
+    """Like `load_workload`, for the workloads of `savermark sandbox run`."""
+    return _load(name_or_path, overrides, SANDBOX)
+
+
+def _load(name_or_path: str, overrides: Sequence[str], schema: Schema) -> list[Variant[Any]]:
+    path = _find(name_or_path, schema)
     try:
-        return _variants(_read(path), path.stem, overrides)
+        data = _read(path)
+        _check_family(data.pop("family", SAVERS.family), name_or_path, schema)
+        return _variants(data, path.stem, overrides, schema)
     except WorkloadError as error:
         raise WorkloadError(f"workload {name_or_path}: {error}") from None
 
 
-def workload_names() -> list[str]:
-    """The workloads that ship with savermark."""
-    files = workload_folder().glob("*.toml")
-    return sorted(path.stem for path in files if not path.stem.startswith("_"))
+def _check_family(family: Any, name: str, schema: Schema) -> None:
+    if family not in SCHEMAS:
+        raise WorkloadError(unknown("family", str(family), SCHEMAS))
+    if family != schema.family:
+        other = SCHEMAS[family]
+        raise WorkloadError(f"it is {other.noun}: use `{other.verb} {name}`")
+
+
+def workload_names(family: str = SAVERS.family) -> list[str]:
+    """The workloads of a family that ship with savermark."""
+    return sorted(
+        path.stem for path in _shipped() if _read(path).get("family", SAVERS.family) == family
+    )
+
+
+def _shipped() -> list[Path]:
+    return [path for path in workload_folder().glob("*.toml") if not path.stem.startswith("_")]
 
 
 def workload_folder() -> Path:
@@ -53,12 +87,13 @@ def workload_folder() -> Path:
     return installed if installed.is_dir() else package.parents[1] / "workloads"
 
 
-def _find(name_or_path: str) -> Path:
+def _find(name_or_path: str, schema: Schema) -> Path:
     given = Path(name_or_path)
     if given.suffix == ".toml" or len(given.parts) > 1:
         return given
-    if name_or_path not in workload_names():
-        raise WorkloadError(unknown("workload", name_or_path, workload_names()))
+    if name_or_path not in {path.stem for path in _shipped()}:
+        names = workload_names(schema.family)
+        raise WorkloadError(unknown("workload", name_or_path, names))
     return workload_folder() / f"{name_or_path}.toml"
 
 
@@ -87,11 +122,13 @@ def _syntax(message: str, text: str) -> str:
     return f"TOML syntax error at line {line}, column {column}: {cause.lower()}"
 
 
-def _variants(data: dict[str, Any], name: str, overrides: Sequence[str]) -> list[Variant]:
-    axes = sweep_axes(data.pop("sweep", {}))
+def _variants(
+    data: dict[str, Any], name: str, overrides: Sequence[str], schema: Schema
+) -> list[Variant[Any]]:
+    axes = sweep_axes(data.pop("sweep", {}), schema)
     data.setdefault("name", name)
     for override in overrides:
-        _override(data, axes, override)
+        _override(data, axes, override, schema)
 
     def read(key: str, chosen: dict[str, Any]) -> Any:
         return chosen.get(key, _get(data, key))
@@ -101,27 +138,27 @@ def _variants(data: dict[str, Any], name: str, overrides: Sequence[str]) -> list
         resolved = deepcopy(data)
         for key, value in chosen.items():
             _set(resolved, key, value)
-        variants.append(Variant(label, parse_spec(resolved)))
+        variants.append(Variant(label, parse_spec(resolved, schema)))
     return variants
 
 
-def _override(data: dict[str, Any], axes: Axes, override: str) -> None:
+def _override(data: dict[str, Any], axes: Axes, override: str, schema: Schema) -> None:
     given, equals, text = override.partition("=")
     if not equals or not given.strip():
         raise WorkloadError(f"override {override!r}: must be key=value")
-    key = resolve_key(given.strip())
+    key = resolve_key(given.strip(), schema)
     value = _toml_value(text.strip())
-    swept = dist_parts(key) or key
+    swept = dist_parts(key, schema) or key
     axes.pop(swept, None)
-    if swept == key and is_axis(key, value):
+    if swept == key and is_axis(key, value, schema):
         axes[key] = axis(key, value)
     else:
         _set(data, key, value)
 
 
-def resolve_key(given: str) -> str:
+def resolve_key(given: str, schema: Schema = SAVERS) -> str:
     """The full key for `given`, which may be only the end of it where that is unambiguous."""
-    keys = spec_keys()
+    keys = spec_keys(schema)
     if given in keys:
         return given
     found = [key for key in keys if f".{key}".endswith(f".{given}")]
@@ -138,7 +175,7 @@ def resolve_key(given: str) -> str:
         return found[0]
     if any(key.startswith(f"{given}.") for key in keys):
         raise WorkloadError(f"{given} is a section, not a value: set one of its keys")
-    raise WorkloadError(unknown_key(given, list(keys)))
+    raise WorkloadError(unknown_key(given, list(keys), schema))
 
 
 def _toml_value(text: str) -> Any:

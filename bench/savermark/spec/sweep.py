@@ -9,6 +9,7 @@ from typing import Any
 
 from savermark.errors import WorkloadError
 from savermark.spec.parse import spec_keys, unknown_key
+from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.types import Dist
 
 Axes = dict[str, list[Any]]
@@ -17,7 +18,7 @@ Axes = dict[str, list[Any]]
 _VAGUE = frozenset(
     {
         *("kind", "every", "back", "bytes", "count", "order", "writes", "seed", "width"),
-        *("steps", "resume", "driven", "reads", "cold"),
+        *("steps", "resume", "driven", "reads", "cold", "keep", "share", "files"),
     }
 )
 
@@ -29,14 +30,15 @@ _INERT: dict[str, tuple[str, Any]] = {
 }
 
 
-def sweep_axes(table: Any) -> Axes:
+def sweep_axes(table: Any, schema: Schema = SAVERS) -> Axes:
     """The swept keys and their values, in the file's order; dotted keys or nested tables."""
     if not isinstance(table, Mapping):
         raise WorkloadError("[sweep] is a section: give each key in it a list of values")
     axes: Axes = {}
-    for key, values in _flat(table, ""):
-        if key not in spec_keys():
-            raise WorkloadError(unknown_key(key, list(spec_keys())) + " (in [sweep])")
+    for key, values in _flat(table, "", spec_keys(schema)):
+        if key not in spec_keys(schema):
+            line = unknown_key(key, list(spec_keys(schema)), schema)
+            raise WorkloadError(f"{line} (in [sweep])")
         if key in ("name", "summary"):
             raise WorkloadError(f"sweep.{key}: a workload has one {key}")
         axes[key] = axis(key, values)
@@ -50,19 +52,19 @@ def axis(key: str, values: Any) -> list[Any]:
     return values
 
 
-def _flat(table: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
+def _flat(table: Mapping[str, Any], at: str, keys: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
-        if isinstance(value, Mapping) and f"{at}{key}" not in spec_keys():
-            yield from _flat(value, f"{at}{key}.")
+        if isinstance(value, Mapping) and f"{at}{key}" not in keys:
+            yield from _flat(value, f"{at}{key}.", keys)
         else:
             yield f"{at}{key}", value
 
 
-def is_axis(key: str, value: Any) -> bool:
+def is_axis(key: str, value: Any, schema: Schema = SAVERS) -> bool:
     """Whether an override gives a key several values to try, and not one value that is a list."""
     if not isinstance(value, list):
         return False
-    listed = isinstance(spec_keys()[key], GenericAlias)
+    listed = isinstance(spec_keys(schema)[key], GenericAlias)
     return bool(value) and isinstance(value[0], list) if listed else True
 
 
@@ -110,7 +112,8 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def dist_parts(key: str) -> str | None:
+def dist_parts(key: str, schema: Schema = SAVERS) -> str | None:
     """`conversation.turns` for `conversation.turns.median`; None when `key` is no such part."""
     path, _, part = key.rpartition(".")
-    return path if spec_keys().get(path) is Dist and part in Dist.__dataclass_fields__ else None
+    is_dist = spec_keys(schema).get(path) is Dist
+    return path if is_dist and part in Dist.__dataclass_fields__ else None

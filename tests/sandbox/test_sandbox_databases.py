@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from sandbox_recount import postgres_problems, sqlite_problems
 from sandbox_stores import drop_schema
 
@@ -227,6 +229,30 @@ def test_postgres_is_embedded_by_default() -> None:
     asyncio.run(work())
 
 
+def test_a_role_that_may_not_create_uses_what_is_there(postgres_dsn: str) -> None:
+    """Tables that an administrator laid serve a role without the right to create any."""
+    schema, role = f"given_{secrets.token_hex(4)}", f"role_{secrets.token_hex(4)}"
+
+    async def opened(dsn: str, name: str) -> None:
+        async with PostgresSandboxStore.open(dsn, schema=name) as store:
+            await store.acquire_writer(secrets.token_hex(4))
+
+    asyncio.run(opened(postgres_dsn, schema))
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pw'")
+        try:
+            connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+            connection.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}")
+            dsn = make_conninfo(postgres_dsn, options=f"-c role={role}")
+            asyncio.run(opened(dsn, schema))
+            with pytest.raises(BackendError, match="permission denied"):
+                asyncio.run(opened(dsn, f"{schema}_other"))
+        finally:
+            connection.execute(f"DROP OWNED BY {role}")
+            connection.execute(f"DROP ROLE {role}")
+    drop_schema(postgres_dsn, schema)
+
+
 def test_postgres_keys_are_compared_byte_by_byte(postgres_dsn: str) -> None:
     """Whatever the database's own collation: every text column that is a key has collation C."""
     schema = f"collation_{secrets.token_hex(4)}"
@@ -310,6 +336,38 @@ def test_keep_newest_gives_the_lease_back() -> None:
         await store.acquire_writer("thread")
 
     asyncio.run(work())
+
+
+def test_the_memory_store_is_shared_among_threads() -> None:
+    """Each system thread has an event loop of its own, and appends to two threads of the store."""
+    store = MemorySandboxStore()
+    done: list[str] = []
+
+    async def appends(number: int) -> None:
+        for at in range(40):
+            thread = f"t{(number + at) % 2}"
+            try:
+                lease = await store.acquire_writer(thread)
+            except errors.SandboxCheckpointWriterConflictError:
+                continue
+            head = await store.get_head(thread)
+            given = checkpoint(f"{number}-{at}", thread, head, files=[file("f", "shared")])
+            done.append(await store.append(given, expected_head_id=head, writer=lease))
+            await lease.release()
+
+    async def listed() -> tuple[list[str], dict[str, int]]:
+        found = [item.id for name in ("t0", "t1") for item in await store.list(name)]
+        return found, {item.key: item.count async for item in store.list_blob_references()}
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: asyncio.run(appends(number)), range(8)))
+    found, counts = asyncio.run(listed())
+    assert sorted(found) == sorted(done)
+    assert counts[file_blob("shared")] == len(done) > 40
+
+
+def test_a_writer_does_not_print_its_token() -> None:
+    assert "secret" not in repr(Writer("t", "secret", 1))
 
 
 def test_release_never_raises() -> None:

@@ -12,7 +12,7 @@ from psycopg import sql as psql
 from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg_pool import AsyncConnectionPool
 
-from savermark.backends.postgres_server import check_server, redact
+from savermark.backends.postgres_server import redact
 from savermark.errors import BackendError
 from savermark.sandbox import postgres_schema as sql
 
@@ -43,17 +43,23 @@ class PostgresDatabase:
 
         Raises `BackendError`, without the password, when the server cannot be reached.
         """
-        await asyncio.to_thread(check_server, dsn)
+        await _reach(dsn)
 
         async def configure(connection: Connection) -> None:
             await connection.set_autocommit(True)
             await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+            await connection.execute("SET extra_float_digits = 1")  # times come back exactly
             if schema is not None:
                 path = psql.SQL("SET search_path TO {}").format(psql.Identifier(schema))
                 await connection.execute(path)
 
         pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            dsn, min_size=1, max_size=pool_size, configure=configure, open=False
+            dsn,
+            kwargs={"client_encoding": "utf8"},  # whatever the environment says
+            min_size=1,
+            max_size=pool_size,
+            configure=configure,
+            open=False,
         )
         async with pool:
             database = cls(pool)
@@ -105,9 +111,26 @@ class PostgresDatabase:
                 yield row
 
 
+async def _reach(dsn: str) -> None:
+    """One plain connection first: a pool would try again and again, and log it."""
+    try:
+        async with await psycopg.AsyncConnection.connect(dsn, connect_timeout=10):
+            return
+    except psycopg.Error as error:
+        why = " ".join(redact(str(error), dsn).split())
+        raise BackendError(
+            f"cannot reach Postgres ({why}): start the server, or correct the dsn"
+        ) from None
+
+
+async def _has_schema(connection: Connection, schema: str) -> bool:
+    query = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+    return await (await connection.execute(query, (schema,))).fetchone() is not None
+
+
 async def _lay_tables(connection: Connection, schema: str | None) -> None:
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (sql.SCHEMA_LOCK,))
-    if schema is not None:
+    if schema is not None and not await _has_schema(connection, schema):
         make = psql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(psql.Identifier(schema))
         await connection.execute(make)
     found = await (await connection.execute(sql.HAS_TABLES)).fetchone()

@@ -6,7 +6,7 @@ Times are milliseconds since the epoch, as floats; sizes are bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
@@ -102,7 +102,7 @@ class Writer:
     """The identity of a lease as plain data; `fence` rises with every lease of the thread."""
 
     thread_id: str
-    owner_token: str
+    owner_token: str = field(repr=False)  # whoever knows it may write
     fence: int
 
 

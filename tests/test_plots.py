@@ -240,6 +240,14 @@ def test_labels_hold_only_what_differs(scenes: dict[str, Frames]) -> None:
     assert "redis full (async, y=8000)" in labels("crowded")
 
 
+def test_a_swept_table_is_one_value_of_a_label(scenes: dict[str, Frames]) -> None:
+    cases = scenes["single"]["trials"][list(CASE)].assign(
+        variant='tools.calls=3,tools.output_bytes={ dist = "fixed", value = 9 }'
+    )
+    (label,) = case_labels(cases)
+    assert label == 'sqlite delta (calls=3, output_bytes={ dist = "fixed", value = 9 })'
+
+
 def test_too_many_series_keep_the_outermost(scenes: dict[str, Frames]) -> None:
     every = series_of(scenes["crowded"]["trials"])
     few = headline(every, most=10)

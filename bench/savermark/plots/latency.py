@@ -86,7 +86,8 @@ def latency_over_depth(frames: Frames, workload: str) -> tuple[Figure, str]:
             panels.append((op, temperature, lines))
     if not panels:
         raise NoData("no operation was sampled at two depths or more")
-    return _depth_figure(workload, panels, series), (
+    words = f"median line, band from the 10th to the 90th percentile{turns_of(frames, workload)}"
+    return _depth_figure(workload, words, panels, series), (
         "Flat is good: a call that costs the same however long the conversation is."
         + left_out(every, series)
     )
@@ -94,6 +95,7 @@ def latency_over_depth(frames: Frames, workload: str) -> tuple[Figure, str]:
 
 def _depth_figure(
     workload: str,
+    words: str,
     panels: list[tuple[str, str, list[tuple[Series, pd.DataFrame]]]],
     series: list[Series],
 ) -> Figure:
@@ -103,7 +105,7 @@ def _depth_figure(
     height = TOP + len(panels) * (head + tall + 0.32) + BOTTOM - 0.42
     figure = new_figure(
         f"{workload}: latency over depth",
-        f"median line, band from the 10th to the 90th percentile{turns_of(series)}",
+        words,
         height,
     )
     for place, (op, temperature, lines) in enumerate(panels):

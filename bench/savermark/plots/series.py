@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ CASE = (
 )
 _TELLERS: tuple[tuple[str, Callable[[Any], str]], ...] = (
     ("api", str),
-    ("durability", str),
+    ("durability", lambda value: f"durability {value}"),
     ("threads", lambda value: f"{value} threads"),
     ("turns", lambda value: f"{value} turns"),
 )
@@ -48,7 +49,8 @@ OPS = {  # what each operation is called for people, in the order of the strip
     "walk_base": "delta walk, base class",
     "walk_native": "delta walk, saver's own",
 }
-MOST_SERIES = 8  # lines in one panel that a reader can still tell apart
+_BETWEEN_KEYS = re.compile(r",(?![^{\[]*[}\]])")  # not the commas inside a table or a list
+MOST_SERIES = 9  # lines in one panel that a reader can still tell apart
 
 
 class NoData(Exception):
@@ -114,10 +116,13 @@ def longest(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["turns"] == rows["turns"].max()] if rows["turns"].nunique() > 1 else rows
 
 
-def turns_of(series: Sequence[Series]) -> str:
-    """Words for a subtitle: how long the conversations of these series are."""
-    turns = sorted({int(value) for item in series for value in item.cases["turns"]})
-    return f", {turns[0]} turns" if len(turns) == 1 else ""
+def turns_of(frames: Frames, workload: str) -> str:
+    """Words for a subtitle where turns were swept: which of the conversations is shown."""
+    trials = frames.get("trials")
+    if trials is None or trials.empty:
+        return ""
+    turns = trials[trials["workload"] == workload]["turns"]
+    return f", {turns.max()} turns" if turns.nunique() > 1 else ""
 
 
 def series_of(rows: pd.DataFrame, ignore: Sequence[str] = ()) -> list[Series]:
@@ -178,7 +183,7 @@ def case_labels(cases: pd.DataFrame, ignore: Sequence[str] = ()) -> pd.Series[st
 
 def _other_keys(variant: str) -> list[str]:
     """The swept keys of a variant that no case column tells, by their last name."""
-    parts = [part.strip() for part in variant.split(",") if "=" in part]
+    parts = [part.strip() for part in _BETWEEN_KEYS.split(variant) if "=" in part]
     kept = []
     for part in parts:
         key, _, value = part.partition("=")
@@ -197,7 +202,10 @@ def headline(series: Sequence[Series], most: int = MOST_SERIES) -> list[Series]:
         ends_first = sorted(range(len(members)), key=lambda i: (min(i, len(members) - 1 - i), i))
         ranked += [(rank, place, members[i]) for rank, i in enumerate(ends_first)]
     ranked.sort(key=lambda item: item[:2])
-    chosen = {id(item[2]) for item in ranked[:most]}
+    fits = ranked[:most]
+    if len(ranked) > most and ranked[most][0] > 0:  # the same variants of each, or of none
+        fits = [item for item in ranked if item[0] < ranked[most][0]]
+    chosen = {id(item[2]) for item in fits}
     return [item for item in series if id(item) in chosen]
 
 

@@ -110,7 +110,7 @@ def where_bytes_are(frames: Frames, workload: str) -> tuple[Figure, str]:
     height = TOP + 0.14 + body + 0.36 + legend_height(legend)
     figure = new_figure(
         f"{workload}: where the bytes are",
-        f"serialized payload by table and channel, after loading{turns_of(series)}",
+        f"serialized payload by table and channel, after loading{turns_of(frames, workload)}",
         height,
     )
     sums = table.sum(axis=1)
@@ -203,7 +203,8 @@ def before_and_after(frames: Frames, workload: str) -> tuple[Figure, str]:
     height = TOP + sum(0.24 + row * len(panel) + 0.34 for _, panel in panels)
     figure = new_figure(
         f"{workload}: size of the store, before and after deleting threads",
-        f"wide bar: the whole store; narrow bar: what its live rows hold{turns_of(series)}",
+        "wide bar: the whole store; narrow bar: what its live rows hold"
+        + turns_of(frames, workload),
         height,
     )
     top = TOP

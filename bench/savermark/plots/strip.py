@@ -81,7 +81,8 @@ def latency_strip(frames: Frames, workload: str) -> tuple[Figure, str]:
     height = TOP + row * len(ops) + BOTTOM + share_height + legend_height(entries)
     figure = new_figure(
         f"{workload}: time of each operation",
-        f"dot: median; bar: its interval; reads are warm unless named cold{turns_of(shown)}",
+        "dot: median; bar: its interval; reads are warm unless named cold"
+        + turns_of(frames, workload),
         height,
     )
     width = WIDTH - left - 0.25

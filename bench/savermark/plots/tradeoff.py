@@ -9,7 +9,6 @@ import pandas as pd
 
 from savermark.plots.layout import BOTTOM, TOP, Box, add_axes, new_figure, scale_axis, use_unit
 from savermark.plots.series import (
-    OPS,
     Frames,
     NoData,
     Series,
@@ -19,7 +18,7 @@ from savermark.plots.series import (
     turns_of,
     workload_rows,
 )
-from savermark.plots.style import MUTED, SMALL, WIDTH
+from savermark.plots.style import MUTED, PAPER, SMALL, WIDTH
 from savermark.units import format_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEFT, GAP, RIGHT = 0.7, 0.72, 0.22
-TALL, HEAD = 1.3, 0.3
+TALL, HEAD = 1.3, 0.42
 READ = "get_state"
 TEMPERATURES = ("warm", "cold")
 MOST_CURVES = 6  # rows of panels
@@ -63,7 +62,8 @@ def storage_against_latency(frames: Frames, workload: str) -> tuple[Figure, str]
     height = TOP + len(curves) * (HEAD + TALL) + BOTTOM + 0.16 * (len(curves) - 1)
     figure = new_figure(
         f"{workload}: storage against read latency, by snapshot frequency",
-        f"a number is the frequency: a snapshot after so many updates{turns_of(series)}",
+        "get_state at the head; a number is the frequency: a snapshot after so many updates"
+        + turns_of(frames, workload),
         height,
     )
     width = (WIDTH - LEFT - RIGHT - GAP * (len(reads) - 1)) / len(reads)
@@ -72,17 +72,17 @@ def storage_against_latency(frames: Frames, workload: str) -> tuple[Figure, str]
     for row, (name, items) in enumerate(curves.items()):
         top = TOP - 0.1 + HEAD + row * (HEAD + TALL + 0.16)
         for column, when in enumerate(reads):
-            box = Box(LEFT + column * (width + GAP), top, width, TALL)
-            axes = add_axes(figure, box)
             points = table[table["when"] == when].set_index("label")
-            _curve(axes, points, items)
-            _full_line(axes, points, items[0], series)
-            _limits(axes, points, items, sizes)
-            axes.set_title(
-                f"{name}: {OPS[READ]}, {when}", size=SMALL, color=MUTED, loc="left", pad=4
-            )
-            if row == len(curves) - 1:
-                axes.set_xlabel("logical bytes per thread")
+            mine = [item for item in items if item.label in points.index]
+            if not mine:  # for instance a store that no other process can open has no cold reads
+                continue
+            axes = add_axes(figure, Box(LEFT + column * (width + GAP), top, width, TALL))
+            _curve(axes, points, mine)
+            note = _full_line(axes, points, name, series)
+            _limits(axes, points, mine, sizes)
+            title = f"{name}, {when}{note}"
+            axes.set_title(title, size=SMALL, color=MUTED, loc="left", pad=4)
+            axes.set_xlabel("logical bytes per thread" if row == len(curves) - 1 else "")
     return figure, (
         "Down and left is better. Frequent snapshots cost bytes and save the walk over many "
         "writes; where the curve is flat they buy nothing."
@@ -103,9 +103,6 @@ def _curves(series: list[Series]) -> dict[str, list[Series]]:
 
 
 def _curve(axes: Axes, points: pd.DataFrame, items: list[Series]) -> None:
-    items = [item for item in items if item.label in points.index]
-    if not items:
-        return
     mine = points.loc[[item.label for item in items]]
     look = items[0].look.line()
     axes.plot(mine["bytes"], mine["p50_ns"], **look)
@@ -123,10 +120,11 @@ def _curve(axes: Axes, points: pd.DataFrame, items: list[Series]) -> None:
         axes.annotate(
             ", ".join(near["name"]),
             (near["bytes"].mean(), near["p50_high_ns"].fillna(near["p50_ns"]).max()),
-            (0, 4),
+            (0, 6),
             textcoords="offset points",
             ha="center",
             size=SMALL - 0.5,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.3},
         )
 
 
@@ -138,22 +136,18 @@ def _neighbours(sizes: pd.Series[float]) -> pd.Series[int]:
     return groups.reindex(sizes.index)
 
 
-def _full_line(axes: Axes, points: pd.DataFrame, delta: Series, series: list[Series]) -> None:
-    """The same backend's full mode as a level to compare with; its bytes would be far off."""
+def _full_line(axes: Axes, points: pd.DataFrame, name: str, series: list[Series]) -> str:
+    """The same case in full mode as a level to compare with, and words for it.
+
+    Its bytes would lie far off the axis, so they stand in the words.
+    """
     for item in series:
-        if item.backend == delta.backend and item.frequency is None and item.label in points.index:
+        is_full = item.frequency is None and item.label in points.index
+        if is_full and item.label.replace(item.mode, "delta", 1) == name:
             full: Any = points.loc[item.label]
             axes.axhline(full["p50_ns"], color=MUTED, linewidth=1.1, linestyle=(0, (3.2, 1.6)))
-            axes.annotate(
-                f"dashed: full mode, {format_bytes(full['bytes'])}",
-                (0.99, 0.05),
-                xycoords="axes fraction",
-                ha="right",
-                va="bottom",
-                size=SMALL - 0.5,
-                color=MUTED,
-            )
-            return
+            return f"\ndashed: full mode, {format_bytes(full['bytes'])}"
+    return ""
 
 
 def _limits(axes: Axes, points: pd.DataFrame, items: list[Series], sizes: pd.Series[float]) -> None:

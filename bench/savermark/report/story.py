@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from savermark.plots.series import case_labels, least, most
+from savermark.spec import Dist
 from savermark.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -61,14 +62,13 @@ def tell(run: RunResult, summary: pd.DataFrame) -> list[Chapter]:
     }
     good = usable(summary)
     return [
-        _chapter(name, about.get(name, ""), summary[summary["workload"] == name], good)
+        _chapter(name, about.get(name, ""), _shape(run, name), good)
         for name in dict.fromkeys(summary["workload"].astype(str))
     ]
 
 
-def _chapter(name: str, about: str, every: pd.DataFrame, good: pd.DataFrame) -> Chapter:
+def _chapter(name: str, about: str, shape: str, good: pd.DataFrame) -> Chapter:
     rows = good[(good["workload"] == name) & good["bytes_per_thread"].notna()]
-    shape = _shape(every)
     if rows.empty:
         said = "No case of this workload gave numbers that may be shown; the causes stand below."
         return Chapter(name, about, shape, NO_RESULT, "", (said,), ())
@@ -86,8 +86,22 @@ def _chapter(name: str, about: str, every: pd.DataFrame, good: pd.DataFrame) -> 
     return Chapter(name, about, shape, figure, note, tuple(map(_capital, sentences)), contrasts)
 
 
-def _shape(rows: pd.DataFrame) -> str:
-    return f"{_range(rows['threads'], 'thread')}, {_range(rows['turns'], 'turn')}"
+def _shape(run: RunResult, workload: str) -> str:
+    """Threads and turns of a workload's cases: `8 threads, 3 to 120 turns`."""
+    talks = [
+        case["spec"]["conversation"] for case in run.cases.values() if case["workload"] == workload
+    ]
+    turns = [length for talk in talks for length in _lengths(talk["turns"])]
+    return f"{_range((talk['threads'] for talk in talks), 'thread')}, {_range(turns, 'turn')}"
+
+
+def _lengths(turns: Any) -> list[int]:
+    """The shortest and the longest conversation that a spec's turns allow, as far as it says."""
+    if not isinstance(turns, dict):
+        return [int(turns)]
+    dist = Dist(**turns)
+    ends = {"lognormal": (dist.min, dist.max), "mixture": (dist.small, dist.large)}
+    return [length for length in ends.get(dist.dist, ()) if length] or [dist.typical]
 
 
 def _range(values: Iterable[Any], what: str) -> str:

@@ -9,6 +9,8 @@ from savermark.spec import load_workload
 from savermark.trial import Case
 
 BOTH_MODES = 'state.messages.kind=["full", "delta"]'
+# Threads of 3 to 24 turns: how the bytes grow with the turns shows within one small run.
+LENGTHS = 'conversation.turns={ dist = "lognormal", median = 9, sigma = 0.9, min = 3, max = 24 }'
 BOTH_APIS = 'run.api=["sync", "async"]'
 
 
@@ -45,7 +47,7 @@ PROFILES = {
             (
                 Entry(
                     ("chat", "tool-heavy", "branching"),
-                    (BOTH_MODES, "conversation.threads=4", "conversation.turns=12"),
+                    (BOTH_MODES, "conversation.threads=5", LENGTHS, "measure.reads=9"),
                 ),
             ),
             quick=True,

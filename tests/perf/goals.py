@@ -32,13 +32,19 @@ def seconds(block: Callable[[], object]) -> float:
 
 
 def interleaved_ratio(
-    tested: Callable[[], object], reference: Callable[[], object], rounds: int
+    tested: Callable[[], object],
+    reference: Callable[[], object],
+    rounds: int,
+    between: Callable[[], object] | None = None,
 ) -> float:
     """Median over rounds of tested/reference, the two run in turn so that drift hits both.
 
-    The order within a pair alternates; the collector runs between pairs, not inside them.
+    The order within a pair alternates; the collector and `between` run between pairs, not inside
+    them.
     """
     ratios = []
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked at in every round
     gc.disable()
     try:
         for number in range(rounds):
@@ -46,7 +52,10 @@ def interleaved_ratio(
             a = seconds(tested if first_tested else reference)
             b = seconds(reference if first_tested else tested)
             ratios.append(a / b if first_tested else b / a)
+            if between is not None:
+                between()
             gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
     return statistics.median(ratios)

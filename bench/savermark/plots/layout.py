@@ -22,7 +22,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from savermark.plots.style import FONT, INK, MUTED, SMALL, TITLE, WIDTH, Look
+from savermark.plots.style import FONT, MUTED, SMALL, TITLE, WIDTH, Look
 from savermark.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -166,26 +166,14 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, float, str, str]]) -> N
     spots = [(*to_axes.transform((x, y)), text, color) for x, y, text, color in labels]
     spots.sort(key=lambda spot: spot[1])
     heights = [1.32 * FONT * (text.count("\n") + 1) / height for _, _, text, _ in spots]
+    width = axes.get_window_extent().width / axes.figure.dpi  # inches
+    here = axes.transAxes
     for (x, y, text, color), at in zip(spots, spread([s[1] for s in spots], heights), strict=True):
-        axes.annotate(
-            text,
-            xy=(x, y),
-            xycoords="axes fraction",
-            xytext=(1.05, at),
-            textcoords="axes fraction",
-            va="center",
-            size=SMALL,
-            color=INK,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": color,
-                "linewidth": 0.9,
-                "shrinkA": 1.5,
-                "shrinkB": 3.5,
-                "relpos": (0.0, 0.5),
-            },
+        start, end = x + 0.05 / width, 1 + 0.2 / width
+        axes.add_artist(
+            Line2D([start, end], [y, at], color=color, linewidth=0.9, transform=here, clip_on=False)
         )
+        axes.text(end + 0.04 / width, at, text, va="center", size=SMALL, transform=here)
 
 
 def labels_height(names: Iterable[str]) -> float:

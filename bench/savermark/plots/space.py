@@ -239,21 +239,13 @@ def _phase_bars(axes: Axes, table: pd.DataFrame, panel: list[Series], row: float
             sizes.index, footprint, np.maximum(footprint, live), ys, strict=True
         ):
             note = f"{format_bytes(size)} {phase}"
-            axes.annotate(
-                note,
-                (end, y),
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                size=SMALL - 0.5,
-                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.4},
-            )
+            axes.text(end + most * 0.015, y, note, va="center", size=SMALL - 0.5)
     middles = [place * row + row / 2 for place in range(len(panel))]
     names = [_without_mode(item) for item in panel]
     axes.set_yticks(middles, names, size=FONT, color=INK)
     axes.set_ylim(row * len(panel), 0)
     axes.set_xlim(0, most)
-    axes.grid(axis="y", visible=False)
+    axes.grid(visible=False)  # every bar carries its value
     use_unit(axes.xaxis, "bytes", log=False, most=5)
 
 

@@ -250,10 +250,15 @@ def test_16_writers_in_4_processes(place: Place) -> None:
         for number in range(4)
     ]
     appended: list[str] = []
-    for process in running:
-        out, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-        appended += out.split()
+    try:
+        for process in running:
+            out, _ = process.communicate(timeout=120)
+            assert process.returncode == 0
+            appended += out.split()
+    finally:
+        for process in running:  # one that failed leaves the others waiting for its lease
+            process.kill()
+            process.communicate()
     assert len(appended) == 4 * 4 * 5
 
     async def work() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from base64 import b64encode
@@ -185,6 +186,29 @@ def test_a_failed_check_hides_the_numbers(tmp_path: Path) -> None:
     assert found["sqlite"][0] == "ok"
 
 
+def test_a_saver_whose_storage_cannot_be_measured(tmp_path: Path) -> None:
+    write_run(tmp_path, FakeRun(cases=[FakeCase(backend="acme")], repetitions=1))
+    raw = tmp_path / "run.jsonl"
+    lines = [json.loads(line) for line in raw.read_text(encoding="utf-8").splitlines()]
+    bare = [{**line, "phases": []} if "phases" in line else line for line in lines]
+    raw.write_text("".join(json.dumps(line) + "\n" for line in bare), encoding="utf-8")
+    report = write_report(tmp_path)
+    kinds = {path.name.split(".")[1] for path in report.plots}
+    assert kinds == {"operations", "latency-over-depth"}
+    page = report.page.read_text(encoding="utf-8")
+    assert "the run holds no storage rows" in page
+    assert "bytes / thread" not in page
+
+
+def test_a_run_killed_before_its_first_trial_has_a_report(tmp_path: Path) -> None:
+    write_run(tmp_path, FakeRun(cases=matrix(("chat",)), repetitions=0, finished=False))
+    report = write_report(tmp_path)
+    assert report.plots == ()
+    page = report.page.read_text(encoding="utf-8")
+    assert "0 of 0 trials ended well, 1 warning, the run did not come to its end." in page
+    assert page.count("not tried") >= 6
+
+
 # -- sentences -------------------------------------------------------------------------------------
 
 
@@ -238,6 +262,18 @@ def test_one_case_alone_still_says_something(tmp_path: Path) -> None:
     (chapter,) = _chapters(_run(tmp_path, FakeCase(label=False)))
     assert chapter.sentences[0].startswith("A thread holds ")
     assert "a warm get_state takes" in chapter.sentences[0]
+
+
+@pytest.mark.parametrize("held", [0.0, float("nan")])
+def test_a_store_without_bytes_tells_its_reads(held: float, tmp_path: Path) -> None:
+    run = _run(tmp_path, *matrix(("chat",), ("sqlite", "memory")))
+    summary = to_frame(run, "summary")
+    (chapter,) = tell(run, summary.assign(bytes_per_thread=held))
+    assert "nothing or cannot be measured" in chapter.sentences[0]
+    assert chapter.figure.endswith("s")
+    some = summary.assign(bytes_per_thread=[held, 9e3, held, 3e3])  # memory full, memory delta
+    (chapter,) = tell(run, some)
+    assert "3.0 times less than full on memory (3.00 kB" in chapter.sentences[0]
 
 
 def test_variants_without_two_modes_are_compared(tmp_path: Path) -> None:

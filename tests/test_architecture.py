@@ -27,6 +27,8 @@ ORDER = (
     "environment",
     "results",
     "trial",
+    "sandbox_trial",
+    "families",
     "worker",
     "profiles",
     "runner",

@@ -32,6 +32,7 @@ from savermark.runner import (
 )
 from savermark.runner import plan as planning
 from savermark.runner import run as running
+from savermark.script import estimate_bytes
 from savermark.spec import ConversationSpec, MessagesSpec, RunSpec, StateSpec, WorkloadSpec, fixed
 from savermark.trial import Case, child
 from savermark.trial.child import exit_cause, redact
@@ -151,8 +152,8 @@ def test_a_cell_beyond_the_cap_is_skipped_as_a_whole(
 ) -> None:
     """Only the full mode of 90 turns is too large; its delta twin goes with it."""
     small, large = (
-        planning.estimate_bytes(sized(90).spec),
-        planning.estimate_bytes(sized(90, "full").spec),
+        estimate_bytes(sized(90).spec),
+        estimate_bytes(sized(90, "full").spec),
     )
     monkeypatch.setattr(planning, "CAP_BYTES", (small + large) // 2)
     cases = (sized(5), sized(5, "full"), sized(90), sized(90, "full"))

@@ -1,7 +1,8 @@
 """What a store holds: rows and bytes, in the same words for every backend.
 
-Three tables, whatever the engine calls them (design.md, "Normalised storage"):
-`checkpoints`, `blobs` (channel values kept apart; SQLite has none) and `writes`.
+Three tables of a saver, whatever the engine calls them (design.md, "Normalised storage"):
+`checkpoints`, `blobs` (channel values kept apart; SQLite has none) and `writes`. A sandbox store
+has tables of its own, and a blob store a "table" for each prefix of its keys.
 """
 
 from __future__ import annotations
@@ -12,20 +13,49 @@ from typing import Literal
 Table = Literal["checkpoints", "blobs", "writes"]
 TABLES: tuple[Table, ...] = ("checkpoints", "blobs", "writes")
 
+SandboxTable = Literal[
+    "checkpoints",
+    "entries",
+    "artifacts",
+    "references",
+    "threads",
+    "ids",
+    "records",
+    "sandbox-files/",
+    "sandbox-artifacts/",
+]
+SANDBOX_TABLES: tuple[SandboxTable, ...] = (
+    "checkpoints",
+    "entries",
+    "artifacts",
+    "references",
+    "threads",
+    "ids",
+    "records",
+    "sandbox-files/",
+    "sandbox-artifacts/",
+)
+#: Every table there is, in the order of pictures.
+ALL_TABLES: tuple[str, ...] = tuple(dict.fromkeys((*TABLES, *SANDBOX_TABLES)))
+
+SHARED = ""  # the thread id of what belongs to no single thread: blobs, blob counts, used ids
+
 
 @dataclass(frozen=True, slots=True)
 class StorageRow:
     """One group of rows of one thread.
 
+    `thread_id` is `SHARED` for rows that belong to no single thread (sandbox stores only).
     `channel` is None where the engine does not keep the channel beside the row (checkpoints).
     `logical_bytes` is the payload as serialized; `stored_bytes` what the engine keeps of it after
     its own compression, or None where the engine cannot say. Neither contains row headers, keys,
-    indexes or free space: those are in the footprint.
+    indexes or free space: those are in the footprint. Of a sandbox table, the payload is the text
+    columns without the thread id; of a blob prefix, a row is a blob and its bytes are the payload.
     """
 
     thread_id: str
     checkpoint_ns: str
-    table: Table
+    table: Table | SandboxTable
     channel: str | None
     rows: int
     logical_bytes: int
@@ -43,10 +73,13 @@ class FootprintRow:
     beside the total on every engine, which uses those files again: on SQLite the size of the WAL
     file now, on Postgres what the server wrote since the store was created. SQLite's heap of no
     table is the schema, statistics and free pages; without dbstat it is the whole file.
+
+    A sandbox trial adds `captured` for each blob prefix: what the checkpoints' contents would take
+    with a copy for each, which is no part of the total either.
     """
 
     component: str
-    table: Table | None
+    table: Table | SandboxTable | None
     bytes: int
 
 
@@ -66,6 +99,9 @@ class FloorRow:
     would be a lie. What `update_state` puts into a full channel, or into a delta channel of an
     older checkpoint, leaves no write either and is not in the floor. An encrypting serializer
     makes every payload distinct.
+
+    A sandbox trial has one row, of the thread `SHARED`: the distinct contents of files, artifacts
+    and messages that its checkpoints still hold, each once over all threads.
     """
 
     thread_id: str

@@ -37,15 +37,19 @@ def _die_with_parent(leads_group: bool) -> None:
 
 
 def _do(job: dict[str, Any]) -> dict[str, Any]:
-    from savermark.trial import Case, failed_trial, location_from_json, read_cold, run_trial
+    from savermark.families import case_from_json, get_family
+    from savermark.trial.case import location_from_json
 
-    case, location = Case.from_json(job["case"]), location_from_json(job["location"])
+    case, location = case_from_json(job["case"]), location_from_json(job["location"])
+    family = get_family(case.family)
     if job["kind"] == "cold":
-        return {"ns": read_cold(case, location, job["targets"], job["rounds"])}
+        return {"ns": family.read_cold(case, location, job["targets"], job["rounds"])}
     options = {"began_ns": job["began_ns"], "keep": job["keep"]}
     try:
-        trial = run_trial(case, location, job["repetition"], **options)
+        trial = family.run(case, location, job["repetition"], **options)
     except Exception as error:  # the process is the boundary: any failure becomes a row
+        from savermark.trial.failure import failed_trial
+
         traceback.print_exc()
         trial = failed_trial(case, job["repetition"], error)
     return trial.to_json()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _EXTENSIONS = ("pgstattuple", "pg_buffercache")  # free space, and dropping cached pages
 _EVICTS_SINCE = 170000  # server version
-_OURS = {"tables": list(queries.OURS)}
 
 
 def add_extensions(connection: psycopg.Connection) -> None:
@@ -38,9 +37,11 @@ def has_extension(connection: psycopg.Connection, name: str) -> bool:
     return connection.execute(query, (name,)).fetchone() == (True,)
 
 
-def vacuum(connection: psycopg.Connection, options: str) -> None:
+def vacuum(
+    connection: psycopg.Connection, options: str, tables: Sequence[str] = queries.OURS
+) -> None:
     """VACUUM with these options, on our tables only."""
-    names = sql.SQL(", ").join(map(sql.Identifier, queries.OURS))
+    names = sql.SQL(", ").join(map(sql.Identifier, tables))
     connection.execute(sql.SQL("VACUUM ({}) {}").format(sql.SQL(options), names))
 
 
@@ -59,7 +60,7 @@ def clone(connection: psycopg.Connection, sources: Mapping[str, Sequence[str]]) 
     ids, olds = [new for new, _ in pairs], [old for _, old in pairs]
     with connection.transaction():
         _refuse(connection, ids, olds)
-        with _bulk_indexes(connection, len(ids)):
+        with _bulk_indexes(connection, len(ids)), _as_compressed(connection):
             return sum(_clone_table(connection, table, olds, ids) for table in TABLES)
 
 
@@ -103,23 +104,41 @@ def _bulk_indexes(connection: psycopg.Connection, clones: int) -> Iterator[None]
         connection.execute(restore)
 
 
+@contextmanager
+def _as_compressed(connection: psycopg.Connection) -> Iterator[None]:
+    """Inside, values are stored as they come: compressed or, where that had not helped, not.
+
+    Otherwise the server would try in vain to compress each copy of such a value again.
+    """
+    columns = connection.execute(queries.EXTENDED, {"tables": list(queries.CLONED)}).fetchall()
+    for storage in ("EXTERNAL", "EXTENDED"):
+        for table, column in columns:
+            connection.execute(
+                sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STORAGE {}").format(
+                    sql.Identifier(table), sql.Identifier(column), sql.SQL(storage)
+                )
+            )
+        if storage == "EXTERNAL":
+            yield
+
+
 def evicts(connection: psycopg.Connection) -> bool:
     """Whether our pages can be taken out of the server's buffers."""
     new_enough = connection.info.server_version >= _EVICTS_SINCE
     return new_enough and has_extension(connection, "pg_buffercache")
 
 
-def evict(connection: psycopg.Connection) -> None:
+def evict(connection: psycopg.Connection, tables: Sequence[str] = queries.OURS) -> None:
     """Take our pages, and no others, out of the server's buffers."""
-    connection.execute(queries.EVICT, _OURS)
+    connection.execute(queries.EVICT, {"tables": list(tables)})
 
 
-def forget_files(connection: psycopg.Connection) -> None:
+def forget_files(connection: psycopg.Connection, tables: Sequence[str] = queries.OURS) -> None:
     """Take our tables' files out of the system's page cache, where the system can."""
     folder = connection.execute("SELECT current_setting('data_directory')").fetchone()
     if folder is None or not hasattr(os, "posix_fadvise"):
         return
-    for (path,) in connection.execute(queries.FILES, _OURS).fetchall():
+    for (path,) in connection.execute(queries.FILES, {"tables": list(tables)}).fetchall():
         first = Path(folder[0]) / path
         # A relation has further segments (.1) and forks (_fsm, _vm).
         for file in first.parent.glob(f"{first.name}*"):
@@ -162,9 +181,13 @@ def wal_since(connection: psycopg.Connection, start: str | None) -> int | None:
     return None if row is None else row[0]
 
 
-def server_facts(connection: psycopg.Connection) -> dict[str, Any]:
+def server_facts(
+    connection: psycopg.Connection, tables: Sequence[str] = queries.OURS
+) -> dict[str, Any]:
     """Versions and settings of server and driver, and what autovacuum did to our tables."""
-    vacuums, analyzes = connection.execute(queries.AUTOVACUUM, _OURS).fetchone() or (0, 0)
+    vacuums, analyzes = connection.execute(
+        queries.AUTOVACUUM, {"tables": list(tables)}
+    ).fetchone() or (0, 0)
     collation = connection.execute(queries.COLLATION).fetchone()
     info = connection.info
     return {

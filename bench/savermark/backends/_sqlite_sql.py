@@ -10,7 +10,7 @@ from savermark.errors import BackendError
 from savermark.storage import FootprintRow, StorageRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SqliteTable = Literal["checkpoints", "writes"]
 KEYS: dict[SqliteTable, str] = {
@@ -174,18 +174,26 @@ def has_dbstat(connection: sqlite3.Connection) -> bool:
 
 
 def footprint(
-    connection: sqlite3.Connection, file_bytes: int, wal_bytes: int
+    connection: sqlite3.Connection,
+    file_bytes: int,
+    wal_bytes: int,
+    tables: Mapping[str, Any] | None = None,
 ) -> list[FootprintRow]:
-    """Heap and index by table where the engine can tell, and the rest of the file as heap."""
+    """Heap and index by table where the engine can tell, and the rest of the file as heap.
+
+    `tables` maps a table's name in the file to what it is called here.
+    """
+    known = tables or {name: name for name in KEYS}
     rows = []
     if has_dbstat(connection):
         rows = [
-            FootprintRow("heap" if kind == "table" else "index", table, size)
+            FootprintRow("heap" if kind == "table" else "index", known[table], size)
             for kind, table, size in connection.execute(
                 "SELECT s.type, s.tbl_name, sum(d.pgsize) FROM dbstat AS d "
                 "JOIN main.sqlite_master AS s ON s.name = d.name "
-                "WHERE d.aggregate = 1 AND s.tbl_name IN ('checkpoints', 'writes') GROUP BY 1, 2"
+                "WHERE d.aggregate = 1 GROUP BY 1, 2"
             )
+            if table in known
         ]
     rest = file_bytes - sum(row.bytes for row in rows)
     free = pragma(connection, "freelist_count") * pragma(connection, "page_size")

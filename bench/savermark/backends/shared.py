@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from savermark.errors import BackendError
-from savermark.storage import TABLES, FloorRow, StorageRow
+from savermark.storage import ALL_TABLES, TABLES, FloorRow, StorageRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ def with_zero_rows(rows: list[StorageRow], threads: Sequence[str] | None) -> lis
         key=lambda row: (
             row.thread_id,
             row.checkpoint_ns,
-            TABLES.index(row.table),
+            ALL_TABLES.index(row.table),
             row.channel or "",
         ),
     )

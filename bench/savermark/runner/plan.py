@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from savermark.backends.registry import get_backend
 from savermark.errors import UsageError
-from savermark.script import estimate_bytes
-from savermark.spec import fingerprint
-from savermark.trial import Case
+from savermark.families import get_family
+from savermark.trial import BaseCase
 from savermark.units import format_bytes
 
 #: The largest case that is run unasked: beyond it, a trial takes minutes and gigabytes.
@@ -21,7 +19,7 @@ CAP_BYTES = 2**30
 class RunPlan:
     """What a run measures, and how."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[BaseCase, ...]
     profile: str = "custom"
     quick: bool = False
     repetitions: int | None = None  # None: what each workload says
@@ -29,7 +27,8 @@ class RunPlan:
     timeout_s: float | None = None  # of one trial; None: what each workload says
     resume: bool = False
     allow_large: bool = False
-    dsn: str | None = None  # never stored
+    dsn: str | None = None  # of Postgres; never stored
+    s3: str | None = None  # URL of a bucket; never stored
     keep: bool = False  # leave stores and scratch folders for a look at them
     command: str = ""
 
@@ -38,7 +37,7 @@ class RunPlan:
 class Planned:
     """One trial that is to be run."""
 
-    case: Case
+    case: BaseCase
     repetition: int
 
 
@@ -54,8 +53,8 @@ def check_plan(plan: RunPlan) -> None:
         raise UsageError(f"repetitions is {plan.repetitions}: give 1 or more")
     if plan.timeout_s is not None and plan.timeout_s <= 0:
         raise UsageError(f"timeout is {plan.timeout_s:g} s: give more than 0")
-    for backend in dict.fromkeys(case.backend for case in plan.cases):
-        get_backend(backend)
+    for family, backend in dict.fromkeys((case.family, case.backend) for case in plan.cases):
+        get_family(family).check_backend(backend)
 
 
 def plan_trials(plan: RunPlan) -> list[Planned]:
@@ -66,7 +65,7 @@ def plan_trials(plan: RunPlan) -> list[Planned]:
     drifts on the machine hits all backends alike.
     """
     shuffle = random.Random(plan.seed).shuffle
-    variants: dict[tuple[str, str], list[Case]] = {}
+    variants: dict[tuple[str, str], list[BaseCase]] = {}
     for case in plan.cases:
         variants.setdefault((case.workload, case.variant), []).append(case)
     most = max((repetitions_of(plan, case) for case in plan.cases), default=0)
@@ -85,24 +84,15 @@ def plan_trials(plan: RunPlan) -> list[Planned]:
     return order
 
 
-def repetitions_of(plan: RunPlan, case: Case) -> int:
+def repetitions_of(plan: RunPlan, case: BaseCase) -> int:
     """How often the case is measured: the plan's word, else the workload's."""
-    return plan.repetitions or case.spec.measure.repetitions
+    repetitions: int = plan.repetitions or case.spec.measure.repetitions
+    return repetitions
 
 
-def cell_key(case: Case) -> str:
+def cell_key(case: BaseCase) -> str:
     """What the cases of one cell share: the workload at one size, whatever the channel kinds."""
-    state = case.spec.state
-    alike = replace(
-        state,
-        messages=replace(state.messages, kind="delta", snapshot_frequency=1),
-        files=replace(state.files, kind="delta", snapshot_frequency=1)
-        if state.files.kind != "none"
-        else state.files,
-        extra=replace(state.extra, kind="delta", frequencies=(1,)),
-    )
-    run = replace(case.spec.run, api="sync", durability="sync", serializer="plain")
-    return fingerprint(replace(case.spec, state=alike, run=run))
+    return get_family(case.family).cell_key(case)
 
 
 def oversized(plan: RunPlan, todo: Sequence[Planned]) -> dict[Planned, str]:
@@ -112,7 +102,7 @@ def oversized(plan: RunPlan, todo: Sequence[Planned]) -> dict[Planned, str]:
     largest: dict[str, int] = {}
     for case in plan.cases:
         key = cell_key(case)
-        largest[key] = max(largest.get(key, 0), estimate_bytes(case.spec))
+        largest[key] = max(largest.get(key, 0), get_family(case.family).estimate_bytes(case))
     return {
         planned: f"the largest case of this size holds about {format_bytes(size)}, more than "
         f"{format_bytes(CAP_BYTES)}: --allow-large runs it"

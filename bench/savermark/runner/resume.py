@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from savermark.environment import changed_facts
 from savermark.errors import ResultError, SavermarkError
+from savermark.families import case_from_json
 from savermark.runner.plan import RunPlan
-from savermark.trial import Case
 
 if TYPE_CHECKING:
     from savermark.results import RunResult
@@ -21,7 +21,7 @@ def resumed_plan(run: RunResult, plan: RunPlan | None = None) -> RunPlan:
     the result's cases cannot be read.
     """
     try:
-        cases = tuple(Case.from_json(case) for case in run.header["cases"])
+        cases = tuple(case_from_json(case) for case in run.header["cases"])
         specs = [
             replace(
                 case.spec, measure=replace(case.spec.measure, repetitions=stored["repetitions"])

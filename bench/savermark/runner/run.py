@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from savermark.backends.base import Location
-from savermark.backends.registry import get_backend
 from savermark.environment import capture_environment
-from savermark.errors import ResultError, SavermarkError
+from savermark.errors import ResultError
+from savermark.families import get_family
 from savermark.records import Status, TrialResult
 from savermark.results import (
     append,
@@ -41,7 +41,7 @@ from savermark.runner.plan import (
 )
 from savermark.runner.progress import Progress, RunSummary, Silent
 from savermark.runner.resume import check_resume
-from savermark.trial import Case, location_to_json, redact, run_child
+from savermark.trial import location_to_json, redact, run_child
 
 
 def run_workloads(plan: RunPlan, out: Path, progress: Progress | None = None) -> RunSummary:
@@ -68,14 +68,16 @@ def _run(plan: RunPlan, out: Path, progress: Progress) -> RunSummary:
     todo = [planned for planned in todo if planned not in skipped]
     with ExitStack() as stack:
         scratch = stack.enter_context(_scratch(plan.keep))
-        servers = _start_services(stack, todo, scratch, plan.dsn)
+        servers = _start_services(stack, todo, scratch, plan)
         path = _open_result(plan, out, environment)
         progress.started(len(todo), len(finished))
         for planned, cause in skipped.items():
             append_trial(path, _row(planned, Status.SKIPPED, cause))
         for done, planned in enumerate(todo):
             progress.trial_started(planned, done, len(todo))
-            result = _run_one(planned, plan, scratch, servers[planned.case.backend])
+            result = _run_one(
+                planned, plan, scratch, servers[planned.case.family][planned.case.backend]
+            )
             append_trial(path, result)
             progress.trial_finished(result, done + 1, len(todo))
     return _finish(path, len(finished), bool(todo or skipped))
@@ -115,15 +117,17 @@ def _header(plan: RunPlan, out: Path, environment: dict[str, Any]) -> dict[str, 
 
 
 def _start_services(
-    stack: ExitStack, todo: Sequence[Planned], scratch: Path, dsn: str | None
-) -> dict[str, str | None]:
-    """Start what each backend needs for the length of the run; the dsn for its stores."""
-    servers: dict[str, str | None] = {}
-    for number, name in enumerate(sorted({planned.case.backend for planned in todo})):
-        folder = scratch / f"service{number}"
-        folder.mkdir()
-        servers[name] = stack.enter_context(get_backend(name).service(folder, dsn))
-    return servers
+    stack: ExitStack, todo: Sequence[Planned], scratch: Path, plan: RunPlan
+) -> dict[str, dict[str, str | None]]:
+    """Start what the backends of each family need for the length of the run; their dsn."""
+    backends: dict[str, set[str]] = {}
+    for planned in todo:
+        backends.setdefault(planned.case.family, set()).add(planned.case.backend)
+    given = {"dsn": plan.dsn, "s3": plan.s3}
+    return {
+        family: stack.enter_context(get_family(family).services(sorted(names), scratch, given))
+        for family, names in backends.items()
+    }
 
 
 def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) -> TrialResult:
@@ -148,7 +152,7 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
     if end.result is not None:
         result = TrialResult.from_json(end.result)
     else:
-        _sweep(case, location)
+        get_family(case.family).sweep(case, location)
         status = Status.TIMEOUT if end.timed_out else Status.FAILED
         result = replace(
             _row(planned, status, end.cause),
@@ -158,12 +162,6 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
     if not plan.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return result
-
-
-def _sweep(case: Case, location: Location) -> None:
-    """Remove the store that a killed worker left; it may not have come so far as to make one."""
-    with suppress(SavermarkError):
-        get_backend(case.backend).attach(location).destroy()
 
 
 def _row(planned: Planned, status: Status, cause: str) -> TrialResult:

@@ -10,11 +10,11 @@ from savermark.records import Status, TrialResult
 from savermark.trial.child import redact
 
 if TYPE_CHECKING:
-    from savermark.trial.case import Case
+    from savermark.trial.case import BaseCase
 
 
 def failed_trial(
-    case: Case, repetition: int, error: BaseException, started_at: str = ""
+    case: BaseCase, repetition: int, error: BaseException, started_at: str = ""
 ) -> TrialResult:
     """The row of a trial that `error` ended: `unsupported` where that is what it says."""
     status = Status.UNSUPPORTED if is_unsupported(error) else Status.FAILED

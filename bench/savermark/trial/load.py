@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from savermark.backends.base import Capability
@@ -17,6 +14,7 @@ from savermark.graphs import build_graph
 from savermark.recording import Recorder, RecordingSaver
 from savermark.records import ProcessCost
 from savermark.script import Duration, Fork, Tip
+from savermark.trial.usage import peak_rss_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -142,19 +140,3 @@ def _clone(ground: Ground) -> None:
 def in_thread(config: RunnableConfig, thread_id: str) -> RunnableConfig:
     """The same checkpoint in another thread."""
     return {"configurable": {**config["configurable"], "thread_id": thread_id}}
-
-
-def peak_rss_bytes() -> int:
-    """The most memory this process has held.
-
-    Not `ru_maxrss` where there is better: on Linux a process inherits it from the one that started
-    it, so that a large runner would show as a large worker.
-    """
-    try:
-        for line in Path(f"/proc/{os.getpid()}/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from savermark.trial.driver import Driver, Graph, Saver
     from savermark.trial.ground import Ground
 
-#: Rounds before those that count: the first fills caches; by the second, a statement has been used
-#: often enough for psycopg to prepare it.
-WARMUP_ROUNDS = 2
+#: Rounds before those that count. One fills caches, and in it each statement is used often enough
+#: for psycopg to prepare it.
+WARMUP_ROUNDS = 1
 #: Rounds stop after this time (but not before one that counts), so that a huge thread cannot take
 #: the whole timeout; too few samples are a finding.
 BUDGET_NS = 20_000_000_000
 COLD_ROUNDS = 3
+COLD_BUDGET_NS = 3_000_000_000
 COLD_TIMEOUT_S = 60.0
 
 
@@ -158,7 +159,10 @@ async def _read_cold(
     case: Case, store: Store, driver: Driver, targets: Sequence[Target], rounds: int
 ) -> list[list[int]]:
     times: list[list[int]] = [[] for _ in targets]
-    for _ in range(rounds):
+    began = perf_counter_ns()
+    for number in range(rounds):
+        if number and perf_counter_ns() - began > COLD_BUDGET_NS:
+            break
         for target, ns in zip(targets, times, strict=True):
             store.drop_caches()
             async with driver.open(store, serializer(case.spec)) as saver:

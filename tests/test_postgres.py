@@ -91,10 +91,11 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def put_value(store: PostgresStore, thread: str, value: Any) -> None:
+def put_value(store: PostgresStore, thread: str, value: Any, checkpoint: str = "c1") -> None:
+    place = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint}
     with store.saver() as saver:
         saver.put_writes(
-            {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": "c1"}},
+            {"configurable": place},
             [("value", value)],
             "task",
         )
@@ -503,26 +504,38 @@ def test_a_string_the_server_cannot_hold_is_one_line(store: PostgresStore) -> No
 # Bulk clones
 
 
-def indexes(store: PostgresStore) -> list[tuple[Any, ...]]:
+def schema(store: PostgresStore) -> list[tuple[Any, ...]]:
+    """Indexes, their constraints, and how each column is stored."""
     with psycopg.connect(store._place.dsn) as connection:
-        return connection.execute(
-            "SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), i.indisunique,"
-            " i.indisprimary, i.indisvalid, con.conname, pg_get_constraintdef(con.oid)"
-            " FROM pg_index i LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid"
-            " WHERE i.indrelid = ANY(%s::regclass[]) ORDER BY 1",
+        columns = connection.execute(
+            "SELECT attrelid::regclass::text, attname, attstorage FROM pg_attribute"
+            " WHERE attrelid = ANY(%s::regclass[]) AND attnum > 0 ORDER BY 1, 2",
             (list(queries.OURS),),
         ).fetchall()
+        return (
+            columns
+            + connection.execute(
+                "SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), i.indisunique,"
+                " i.indisprimary, i.indisvalid, con.conname, pg_get_constraintdef(con.oid)"
+                " FROM pg_index i LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid"
+                " WHERE i.indrelid = ANY(%s::regclass[]) ORDER BY 1",
+                (list(queries.OURS),),
+            ).fetchall()
+        )
 
 
 @pytest.mark.parametrize("held", [0, 30], ids=["rebuilt", "kept"])
 def test_a_clone_has_its_source_rows_and_the_indexes_stay(store: PostgresStore, held: int) -> None:
     drive(store, "short", ["one"])
+    # Values that compress, in the row and out of it, and one that does not.
+    for value in ("x" * 5_000, "y" * 400_000, random.Random(3).randbytes(50_000)):
+        put_value(store, "long", value, f"c{len(value)}")
     drive(store, "long", [random.Random(3).randbytes(4_000).hex(), *"abcdef"])
     store.clone_threads({"short": [f"held{number}" for number in range(held)]})
-    before = indexes(store)
+    before = schema(store)
     targets = {"long": [f"l{n}" for n in range(9)], "short": [f"s{n}" for n in range(9)]}
     written = store.clone_threads(targets)
-    assert indexes(store) == before
+    assert schema(store) == before
     digests = store.row_digests()
     rows: Counter[str] = Counter()
     stored: Counter[str] = Counter()
@@ -539,7 +552,7 @@ def test_a_clone_has_its_source_rows_and_the_indexes_stay(store: PostgresStore, 
 
 def test_a_failed_clone_changes_nothing(store: PostgresStore) -> None:
     drive(store, "t", ["one"])
-    before = (indexes(store), store.row_digests())
+    before = (schema(store), store.row_digests())
     for sources, why in (
         ({"t": ["new"], "nobody": ["other"]}, "'nobody' holds no rows"),
         ({"t": ["new", "t"]}, "'t' already holds rows"),
@@ -547,7 +560,7 @@ def test_a_failed_clone_changes_nothing(store: PostgresStore) -> None:
     ):
         with pytest.raises(BackendError, match=why):
             store.clone_threads(sources)
-    assert (indexes(store), store.row_digests()) == before
+    assert (schema(store), store.row_digests()) == before
 
 
 # Upkeep

@@ -174,6 +174,14 @@ USED = sql.SQL("SELECT wanted FROM unnest(%(threads)s::text[]) AS wanted WHERE {
     )
 )
 
+# Columns whose values the server compresses; text columns are keys, too short for it.
+EXTENDED = """
+SELECT c.relname::text, a.attname::text
+FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+WHERE a.attrelid = ANY(%(tables)s::regclass[]) AND a.attnum > 0 AND NOT a.attisdropped
+  AND a.attstorage = 'x' AND a.atttypid IN ('bytea'::regtype, 'jsonb'::regtype)
+"""
+
 # What takes each index of ours away and what brings it back, keys as constraints.
 INDEXES = """
 SELECT CASE WHEN con.oid IS NULL THEN format('DROP INDEX %%s', i.indexrelid::regclass)

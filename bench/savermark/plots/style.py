@@ -13,7 +13,6 @@ INK, MUTED, RULE, PAPER = "#1f2328", "#59636e", "#d5dbe1", "#ffffff"
 # Okabe and Ito's palette: told apart with any common colour blindness.
 ORANGE, SKY, GREEN, YELLOW = "#e69f00", "#56b4e9", "#009e73", "#f0e442"
 BLUE, VERMILLION, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#7d868f"
-PALETTE = (ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, GREY)
 
 _KNOWN = {
     "null": (GREY, "X"),

@@ -35,7 +35,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[dev,deepagents]'
+	$(PIP) install -c constraints.txt -e '.[dev,deepagents,s3]'
 	@touch $@ $(VENV)/.installed
 
 clean:

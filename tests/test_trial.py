@@ -315,6 +315,21 @@ def test_share_of_threads(count: int, share: float, expected: list[str]) -> None
     assert choose_share([str(i) for i in range(count)], share) == expected
 
 
+@pytest.mark.parametrize(
+    ("ns", "expected"),
+    [
+        ([], False),
+        ([5_000_000_000], False),  # the first is a warm-up
+        ([1, 1, 1, 1, 1, 1], False),
+        ([400_000_000] * 3, False),  # two that count
+        ([400_000_000] * 4, True),
+        ([6_000_000_000] * 2, True),
+    ],
+)
+def test_slow_reads_are_sampled_less_often(ns: list[int], expected: bool) -> None:
+    assert read_path.enough(ns) == expected
+
+
 # --- parts ----------------------------------------------------------------------------------------
 
 

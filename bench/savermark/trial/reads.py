@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 #: Rounds before those that count. One fills caches, and in it each statement is used often enough
 #: for psycopg to prepare it.
 WARMUP_ROUNDS = 1
-#: Rounds stop after this time (but not before one that counts), so that a huge thread cannot take
-#: the whole timeout; too few samples are a finding.
-BUDGET_NS = 20_000_000_000
+#: A read that has taken this long in all is not repeated beyond the fewest samples that count, and
+#: one that has taken ten times as long not even so far: a huge thread must not take the timeout.
+BUDGET_NS = 1_000_000_000
+FEWEST = 3
 COLD_ROUNDS = 3
-COLD_BUDGET_NS = 3_000_000_000
+COLD_BUDGET_NS = 500_000_000
 COLD_TIMEOUT_S = 60.0
 
 
@@ -99,15 +100,22 @@ async def read_targets(ground: Ground) -> list[Target]:
 async def warm_reads(ground: Ground, targets: Sequence[Target]) -> None:
     """Sample every target in rounds, so that drift hits all alike."""
     times: list[list[int]] = [[] for _ in targets]
-    began = ground.clock()
-    for number in range(WARMUP_ROUNDS + ground.spec.measure.reads):
+    for _ in range(WARMUP_ROUNDS + ground.spec.measure.reads):
         for target, ns in zip(targets, times, strict=True):
+            if enough(ns):
+                continue
             start = ground.clock()
             await read(ground.driver, ground.graph, ground.saver, target)
             ns.append(ground.clock() - start)
-        if number >= WARMUP_ROUNDS and ground.clock() - began > BUDGET_NS:
-            break
     ground.samples += _sample_sets(targets, times, "warm", WARMUP_ROUNDS)
+
+
+def enough(ns: Sequence[int]) -> bool:
+    """Whether a read of these times is too slow to be sampled once more."""
+    counted, spent = len(ns) - WARMUP_ROUNDS, sum(ns)
+    if counted < 1 or spent <= BUDGET_NS:
+        return False
+    return counted >= FEWEST or spent > 10 * BUDGET_NS
 
 
 async def check_walks(ground: Ground, targets: Sequence[Target]) -> None:
@@ -159,11 +167,10 @@ async def _read_cold(
     case: Case, store: Store, driver: Driver, targets: Sequence[Target], rounds: int
 ) -> list[list[int]]:
     times: list[list[int]] = [[] for _ in targets]
-    began = perf_counter_ns()
-    for number in range(rounds):
-        if number and perf_counter_ns() - began > COLD_BUDGET_NS:
-            break
+    for _ in range(rounds):
         for target, ns in zip(targets, times, strict=True):
+            if sum(ns) > COLD_BUDGET_NS:
+                continue
             store.drop_caches()
             async with driver.open(store, serializer(case.spec)) as saver:
                 graph = build_graph(case.spec, saver)

@@ -1,10 +1,10 @@
 """The keep-set of a checkpoint in Postgres.
 
 The usual thread is one line whose ids ascend. `LINE` finds the nearest seed of each channel down
-the primary key, reads the ids between, and proves in the same statement that each names the one
-before it as parent. Where it cannot (forks inside the range, a parent that sorts above its child
-or is missing, a channel whose nature only ancestors can tell, an old format) it says so at little
-cost, and `CHAIN` walks the parent links by recursion instead.
+the primary key and gives ids and parents of what lies between: if each names the next as parent,
+that is the chain. Where it is not (forks inside the range, a parent that sorts above its child or
+is missing, a channel whose nature only ancestors can tell, an old format) `CHAIN` walks the parent
+links by recursion instead.
 
 Parameters stand inside `(SELECT ...)`, so that the plan for any value is the plan for each: the
 server keeps it and plans no more. `OFFSET 0` makes each probe for a blob one search of the primary
@@ -45,19 +45,21 @@ def _blob(channel: str, version: str) -> str:
     )
 
 
-def _stored(row: str, channel: str) -> str:
-    """Whether a checkpoint stores a value: an inline one that is not null, or a blob."""
-    version = f"{row} -> 'channel_versions' ->> {channel}"
-    return (
-        f"(coalesce(jsonb_typeof({row} -> 'channel_values' -> {channel}), 'null') <> 'null' OR "
-        f"{_blob(channel, version)})"
-    )
+def _inline(row: str, channel: str) -> str:
+    """Whether a checkpoint values a channel itself: `->>` gives no text for a null."""
+    return f"({row} -> 'channel_values' ->> {channel}) IS NOT NULL"
+
+
+def _version(row: str, channel: str) -> str:
+    return f"({row} -> 'channel_versions' ->> {channel})"
 
 
 _COUNTED = (
     f"coalesce(metadata -> '{COUNTERS}', metadata -> '{COUNTERS_OF_OLD}', jsonb_build_object())"
 )
 _NEWEST = f"SELECT checkpoint_id FROM checkpoints WHERE {_HERE} ORDER BY checkpoint_id DESC LIMIT 1"
+
+_FEW = 64  # blobs of a channel up to which all its versions are read into a hash, not probed for
 
 LINE = f"""
 WITH target AS MATERIALIZED (
@@ -69,7 +71,11 @@ WITH target AS MATERIALIZED (
     WHERE {_HERE} AND checkpoint_id = coalesce((SELECT %(id)s::text), ({_NEWEST}))
 ), sought AS MATERIALIZED (
     SELECT v.key AS channel,
-        (SELECT %(channels)s::text[]) IS NOT NULL OR target.counted ? v.key AS certain
+        (SELECT %(channels)s::text[]) IS NOT NULL OR target.counted ? v.key AS certain,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM checkpoint_blobs AS b
+            WHERE {_SPACE.format("b.")} AND b.channel = v.key LIMIT {_FEW + 1}
+        ) AS kept) <= {_FEW} AS few
     FROM target CROSS JOIN LATERAL jsonb_each_text(target.versions) AS v
     WHERE NOT target.valued ? v.key
         AND CASE WHEN (SELECT %(channels)s::text[]) IS NOT NULL
@@ -77,13 +83,21 @@ WITH target AS MATERIALIZED (
             ELSE target.counted ? v.key OR NOT (starts_with(v.key, '{TRIGGER}')
                 OR v.key = ANY((SELECT %(reserved)s::text[])::text[])) END
         AND NOT {_blob("v.key", "v.value")}
+), backed AS MATERIALIZED (
+    SELECT b.channel, b.version FROM sought CROSS JOIN LATERAL (
+        SELECT channel, version FROM checkpoint_blobs
+        WHERE {_HERE} AND channel = sought.channel AND type <> 'empty' LIMIT {_FEW}
+    ) AS b WHERE sought.few
 ), gate AS MATERIALIZED (
     SELECT whole AND NOT EXISTS (SELECT 1 FROM sought WHERE NOT certain) AS open FROM target
 ), seeds AS MATERIALIZED (
     SELECT (
         SELECT c.checkpoint_id FROM checkpoints AS c
         WHERE {_SPACE.format("c.")} AND c.checkpoint_id < (SELECT id FROM target)
-            AND {_stored("c.checkpoint", "sought.channel")}
+            AND ({_inline("c.checkpoint", "sought.channel")} OR CASE WHEN sought.few
+                THEN (sought.channel, {_version("c.checkpoint", "sought.channel")})
+                    IN (SELECT channel, version FROM backed)
+                ELSE {_blob("sought.channel", _version("c.checkpoint", "sought.channel"))} END)
         ORDER BY c.checkpoint_id DESC LIMIT 1
     ) AS id
     FROM sought WHERE (SELECT open FROM gate)
@@ -91,19 +105,15 @@ WITH target AS MATERIALIZED (
     SELECT CASE WHEN count(*) = 0 THEN (SELECT id FROM target)
         WHEN count(*) = count(id) THEN min(id) ELSE '' END AS id
     FROM seeds
-), line AS MATERIALIZED (
-    SELECT checkpoint_id AS id, nullif(parent_checkpoint_id, '') AS parent,
-        lag(checkpoint_id) OVER (ORDER BY checkpoint_id) AS before
-    FROM checkpoints
+)
+SELECT (SELECT id FROM target), (SELECT open FROM gate), (SELECT id FROM low), count(*),
+    string_agg(line.id, E'\\x01'), string_agg(line.parent, E'\\x01')
+FROM (
+    SELECT checkpoint_id AS id, coalesce(parent_checkpoint_id, '') AS parent FROM checkpoints
     WHERE {_HERE} AND checkpoint_id <= (SELECT id FROM target)
         AND checkpoint_id >= (SELECT id FROM low) AND (SELECT open FROM gate)
-    ORDER BY checkpoint_id LIMIT (SELECT %(chunk)s::bigint) + 1
-)
-SELECT (SELECT id FROM target), (SELECT open FROM gate)
-    AND count(*) <= (SELECT %(chunk)s::bigint)
-    AND bool_and(parent IS NOT DISTINCT FROM before OR id = (SELECT id FROM low)),
-    array_agg(id)
-FROM line
+    ORDER BY checkpoint_id DESC LIMIT (SELECT %(chunk)s::bigint) + 1
+) AS line
 """
 
 # What `CHAIN` cannot see of its first row: everything a record of the target holds.
@@ -126,12 +136,13 @@ _STEP = f"""
 SELECT checkpoint_id AS id, nullif(parent_checkpoint_id, '') AS parent, {_COUNTED} AS counted,
     ARRAY(
         SELECT s.channel FROM unnest({{sought}}) AS s (channel)
-        WHERE NOT {_stored("checkpoint", "s.channel")}
+        WHERE NOT {_inline("checkpoint", "s.channel")}
+            AND NOT {_blob("s.channel", _version("checkpoint", "s.channel"))}
     ) AS sought,
     ARRAY(
         SELECT s.channel FROM unnest((SELECT %(doubtful)s::text[])::text[]) AS s (channel)
         WHERE checkpoint -> 'channel_values' -> s.channel = 'true'
-            AND {_blob("s.channel", "checkpoint -> 'channel_versions' ->> s.channel")}
+            AND {_blob("s.channel", _version("checkpoint", "s.channel"))}
     ) AS marked
 FROM checkpoints
 WHERE {_HERE} AND checkpoint_id = {{id}}
@@ -168,12 +179,25 @@ def keep_set(
     asked: dict[str, Any] = {"thread": where[0], "space": where[1], "id": checkpoint_id}
     asked |= {"chunk": chunk, "reserved": list(RESERVED)}
     asked["channels"] = None if named is None else list(named)
-    target_id, proven, ids = cursor.execute(LINE, asked).fetchone() or (None, None, None)
+    target_id, *found = cursor.execute(LINE, asked, binary=True).fetchone() or (None,)
     if target_id is None:
         return KeepSet()
-    if proven:
+    ids = _line(*found, chunk=chunk)
+    if ids is not None:
         return KeepSet(ids, {target_id})
     return _walked(cursor, rows, {**asked, "id": target_id}, channels)
+
+
+def _line(
+    sure: bool, low: str, count: int, ids: str | None, parents: str | None, *, chunk: int
+) -> list[str] | None:
+    """The ids that `LINE` gives, newest first, if each names the next one as its parent."""
+    if not sure or not 0 < count <= chunk or ids is None or parents is None:
+        return None
+    line, above = ids.split("\x01"), parents.split("\x01")
+    linked = len(line) == len(above) == count and above[:-1] == line[1:]
+    # The last is the oldest seed, or else a root.
+    return line if linked and (low or not above[-1]) else None
 
 
 def _walked(

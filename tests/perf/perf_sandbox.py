@@ -1,4 +1,4 @@
-"""What an append costs against the same rows inserted by hand: see tests/sandbox/sandbox_perf.py."""
+"""An append against the same rows inserted by hand; see tests/sandbox/sandbox_perf.py."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "sandbox"))
 
-from sandbox_perf import measure  # noqa: E402
+from sandbox_perf import measure
 
 __all__ = ["measure"]

@@ -12,13 +12,19 @@ import signal
 import sys
 import threading
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
 def main() -> None:
     """Read one job, do it, write its result. A closed stdin ends the process at once."""
-    job = json.loads(sys.stdin.buffer.readline())
+    if "--ready" in sys.argv:
+        import_module("savermark.trial.reads")
+    line = sys.stdin.buffer.readline()
+    if not line:  # kept ready in vain
+        return
+    job = json.loads(line)
     threading.Thread(target=_die_with_parent, args=(job["leads_group"],), daemon=True).start()
     result = _do(job)
     path = Path(job["result"])
@@ -37,6 +43,10 @@ def _die_with_parent(leads_group: bool) -> None:
 
 
 def _do(job: dict[str, Any]) -> dict[str, Any]:
+    if job.get("reader"):
+        from savermark.trial.child import keep_ready
+
+        keep_ready()
     from savermark.families import case_from_json, get_family
     from savermark.trial.case import location_from_json
 

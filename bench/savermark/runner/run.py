@@ -147,6 +147,7 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
         "location": location_to_json(location),
         "began_ns": began_ns,
         "keep": plan.keep,
+        "reader": get_family(case.family).reads_cold(case),
     }
     end = run_child(job, folder, plan.timeout_s or case.spec.measure.timeout_s)
     if end.result is not None:

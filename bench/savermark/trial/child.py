@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -32,45 +33,85 @@ class ChildEnd:
     timed_out: bool = False
 
 
+class Child:
+    """A worker process that waits for its one job.
+
+    With `own_group`, whatever the worker starts is killed with it; Ctrl-C in the terminal reaches
+    neither. A `ready` one imports what most jobs need before its job arrives.
+    """
+
+    def __init__(self, *, own_group: bool, ready: bool = False) -> None:
+        self._own_group = own_group
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", WORKER, *(["--ready"] if ready else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=own_group,
+            env=_environment(),
+        )
+        self._tail = _Tail(self._process)
+
+    def run(self, job: dict[str, Any], folder: Path, timeout_s: float) -> ChildEnd:
+        """Do one job; its result goes through a file in `folder`, apart from what is printed.
+
+        The job travels on standard input, which stays open while we live: a worker that finds it
+        closed ends itself.
+        """
+        path = folder / f"result-{secrets.token_hex(4)}.json"
+        line = json.dumps({**job, "result": str(path), "leads_group": self._own_group}) + "\n"
+        process, timed_out = self._process, False
+        try:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # it died at once; how, is told below
+                process.stdin.write(line.encode())
+                process.stdin.flush()
+            process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            self.end()
+        printed = self._tail.text()
+        if timed_out:
+            return ChildEnd(None, f"no result after {timeout_s:g} s", timed_out=True)
+        try:
+            return ChildEnd(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return ChildEnd(None, exit_cause(process.returncode, printed))
+        finally:
+            path.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """Leave nothing running: kill what still lives, wait for the worker, close its pipes."""
+        process = self._process
+        with suppress(ProcessLookupError, PermissionError):
+            if self._own_group and process.returncode != 0:
+                os.killpg(process.pid, signal.SIGKILL)
+            elif process.returncode is None:
+                process.kill()
+        with suppress(subprocess.TimeoutExpired):  # stuck in the kernel: nothing more can be done
+            process.wait(timeout=REAP_SECONDS)
+        if process.stdin is not None:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+
+
+_ready: list[Child] = []
+
+
+def keep_ready() -> None:
+    """Start the worker of a later `run_child` in our group now: it imports while we do."""
+    child = Child(own_group=False, ready=True)
+    _ready.append(child)
+    atexit.register(child.end)
+
+
 def run_child(
     job: dict[str, Any], folder: Path, timeout_s: float, *, own_group: bool = True
 ) -> ChildEnd:
-    """Run one job; its result goes through a file in `folder`, apart from what libraries print.
-
-    The job travels on standard input, which stays open while we live: a worker that finds it
-    closed ends itself. With `own_group`, whatever the worker started is killed with it.
-    """
-    path = folder / f"result-{secrets.token_hex(4)}.json"
-    line = json.dumps({**job, "result": str(path), "leads_group": own_group}) + "\n"
-    process = subprocess.Popen(
-        [sys.executable, "-m", WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=own_group,  # also keeps Ctrl-C in the terminal for us
-        env=_environment(),
-    )
-    tail = _Tail(process)
-    timed_out = False
-    try:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # it died at once; how, is told below
-            process.stdin.write(line.encode())
-            process.stdin.flush()
-        process.wait(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-    finally:
-        _end(process, own_group)
-    printed = tail.text()
-    if timed_out:
-        return ChildEnd(None, f"no result after {timeout_s:g} s", timed_out=True)
-    try:
-        return ChildEnd(json.loads(path.read_bytes()))
-    except FileNotFoundError:
-        return ChildEnd(None, exit_cause(process.returncode, printed))
-    finally:
-        path.unlink(missing_ok=True)
+    """Do one job in a fresh process, whose group is its own or ours."""
+    child = _ready.pop() if _ready and not own_group else Child(own_group=own_group)
+    return child.run(job, folder, timeout_s)
 
 
 def exit_cause(returncode: int, printed: str) -> str:
@@ -97,20 +138,6 @@ def redact(text: str) -> str:
 def _environment() -> dict[str, str]:
     # Sets are iterated in one order in every trial, so that stored bytes repeat.
     return {**os.environ, "PYTHONHASHSEED": "0"}
-
-
-def _end(process: subprocess.Popen[bytes], own_group: bool) -> None:
-    """Leave nothing running: kill what still lives, wait for the worker, close its pipes."""
-    with suppress(ProcessLookupError, PermissionError):
-        if own_group and process.returncode != 0:
-            os.killpg(process.pid, signal.SIGKILL)
-        elif process.returncode is None:
-            process.kill()
-    with suppress(subprocess.TimeoutExpired):  # stuck in the kernel: nothing more can be done
-        process.wait(timeout=REAP_SECONDS)
-    if process.stdin is not None:
-        with suppress(BrokenPipeError):
-            process.stdin.close()
 
 
 class _Tail:

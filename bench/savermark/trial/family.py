@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from savermark.backends.base import Capability
 from savermark.backends.registry import get_backend
 from savermark.errors import SavermarkError
 from savermark.spec import fingerprint
@@ -62,6 +63,10 @@ class Family(ABC):
     def estimate_bytes(self, case: BaseCase) -> int:
         """About how much the case stores, for the safety cap."""
 
+    def reads_cold(self, case: BaseCase) -> bool:
+        """Whether a trial will start a second process for its cold reads."""
+        return False
+
     def cell_key(self, case: BaseCase) -> str:
         """What cases that are only skipped together share."""
         return case.fingerprint
@@ -108,6 +113,10 @@ class SaverFamily(Family):
     def sweep(self, case: BaseCase, location: Location) -> None:
         with suppress(SavermarkError):  # it may not have come so far as to make one
             get_backend(case.backend).attach(location).destroy()
+
+    def reads_cold(self, case: BaseCase) -> bool:
+        capabilities = get_backend(case.backend).store_type.capabilities
+        return bool(case.spec.measure.cold) and Capability.COLD in capabilities
 
     def estimate_bytes(self, case: BaseCase) -> int:
         from savermark.script import estimate_bytes

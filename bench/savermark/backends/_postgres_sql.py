@@ -105,28 +105,19 @@ def columns_of(connection: psycopg.Connection, table: Table) -> list[tuple[str, 
 def digest_query(
     table: Table, columns: Sequence[tuple[str, str]], threads: Sequence[str] | None
 ) -> sql.Composed:
-    """Thread and SHA-256 over its rows in key order: every column, values hashed where they lie."""
+    """Thread and SHA-256 over the sorted SHA-256 of its rows, each over every other column."""
     fields = [
         (sql.SQL("sha256({})") if kind == "bytea" else sql.SQL("{}")).format(sql.Identifier(name))
         for name, kind in columns
         if name != "thread_id"
     ]
-    kinds = dict(columns)
-    order = [
-        (sql.SQL('{} COLLATE "C"') if kinds[name] == "text" else sql.SQL("{}")).format(
-            sql.Identifier(name)
-        )
-        for name in KEPT[table].key
-    ]
     # The inner query, kept apart by OFFSET 0, hashes rows in parallel; the outer only sorts.
     return sql.SQL(
-        "SELECT thread_id, sha256(string_agg(digest, ''::bytea ORDER BY {order})) FROM ("
-        "SELECT thread_id, {key}, sha256(convert_to(ROW({fields})::text, 'UTF8')) AS digest"
+        "SELECT thread_id, sha256(string_agg(digest, ''::bytea ORDER BY digest)) FROM ("
+        "SELECT thread_id, sha256(convert_to(ROW({fields})::text, 'UTF8')) AS digest"
         " FROM {table} {where} OFFSET 0) AS hashed GROUP BY thread_id"
     ).format(
         fields=sql.SQL(", ").join(fields),
-        order=sql.SQL(", ").join(order),
-        key=_names(KEPT[table].key),
         table=sql.Identifier(KEPT[table].name),
         where=_where(threads),
     )

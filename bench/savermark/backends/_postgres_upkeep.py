@@ -170,13 +170,13 @@ def free_bytes(
 
 def wal_position(connection: psycopg.Connection) -> str | None:
     """Where the server's write-ahead log stands."""
-    row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return None if row is None else str(row[0])
 
 
 def wal_since(connection: psycopg.Connection, start: str | None) -> int | None:
     """Bytes of write-ahead log that the whole server wrote since `start`; None without one."""
-    query = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), %s)::bigint"
+    query = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s)::bigint"
     row = connection.execute(query, (start,)).fetchone()
     return None if row is None else row[0]
 

@@ -109,13 +109,3 @@ class AsyncDriver:
 def driver_for(spec: WorkloadSpec) -> Driver:
     """The driver of the workload's api."""
     return AsyncDriver() if spec.run.api == "async" else SyncDriver()
-
-
-def serializer(spec: WorkloadSpec) -> SerializerProtocol | None:
-    """The workload's serializer; None leaves the saver its own."""
-    if spec.run.serializer == "plain":
-        return None
-    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-
-    # The key protects nothing: what it encrypts is generated and thrown away.
-    return EncryptedSerializer.from_pycryptodome_aes(key=b"savermark-bench!")

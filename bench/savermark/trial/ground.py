@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from savermark.graphs.serde import make_serde
 from savermark.records import Check, Phase, PhaseStorage, SampleSet
-from savermark.trial.driver import serializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ class Ground:
 
     @property
     def serde(self) -> SerializerProtocol | None:
-        return serializer(self.case.spec)
+        return make_serde(self.case.spec)
 
     def can(self, capability: Capability, what: str) -> bool:
         """Whether the store can; if not, `what` is noted as unsupported, never as zero."""

@@ -13,11 +13,12 @@ from savermark.backends.base import Capability
 from savermark.backends.registry import get_backend
 from savermark.errors import BackendError
 from savermark.graphs import build_graph
+from savermark.graphs.serde import make_serde
 from savermark.recording import overrides
 from savermark.records import Phase, SampleSet
 from savermark.trial.case import location_to_json
 from savermark.trial.child import run_child
-from savermark.trial.driver import driver_for, serializer
+from savermark.trial.driver import driver_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +173,7 @@ async def _read_cold(
             if sum(ns) > COLD_BUDGET_NS:
                 continue
             store.drop_caches()
-            async with driver.open(store, serializer(case.spec)) as saver:
+            async with driver.open(store, make_serde(case.spec)) as saver:
                 graph = build_graph(case.spec, saver)
                 start = perf_counter_ns()
                 await read(driver, graph, saver, target)

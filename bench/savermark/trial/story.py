@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from savermark.backends.base import Capability
 from savermark.backends.registry import get_backend
 from savermark.graphs import build_graph
+from savermark.graphs.serde import make_serde
 from savermark.records import Phase, PhaseStorage, Status, TrialResult
 from savermark.script import write_script
-from savermark.trial.driver import driver_for, serializer
+from savermark.trial.driver import driver_for
 from savermark.trial.failure import failed_trial, is_unsupported
 from savermark.trial.ground import Ground
 from savermark.trial.load import load
@@ -79,13 +80,14 @@ async def _measure(
     clock: Callable[[], int],
     began_ns: int,
 ) -> TrialResult:
-    async with driver.open(store, serializer(case.spec)) as saver:
+    async with driver.open(store, make_serde(case.spec)) as saver:
         graph = build_graph(case.spec, saver)
         ground = Ground(case, driver, store, saver, graph, write_script(case.spec), clock)
         ground.notes["load_average"] = round(os.getloadavg()[0], 2)
         ground.notes["cores"] = os.cpu_count()
 
         cost = await load(ground, began_ns)
+        ground.notes["thread_turns"] = {t.thread_id: t.turns for t in ground.threads}
         store.settle()
         await check_states(ground, Phase.LOADED)
         targets = await read_targets(ground)

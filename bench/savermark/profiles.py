@@ -54,17 +54,25 @@ PROFILES = {
         ),
         Profile(
             "standard",
-            "every kind of conversation, as its workload file describes it, three times",
+            "the kinds of conversation that decide, three times, frequencies swept: ten minutes",
             (
-                Entry(("chat", "tool-heavy"), (BOTH_MODES, BOTH_APIS)),
-                Entry(("branching", "two-channels", "fan-out", "human-in-the-loop")),
-                Entry(("exit-durability", "durations", "tool-result-probe", "fleet")),
+                Entry(
+                    ("chat",),
+                    (
+                        BOTH_MODES,
+                        "state.messages.snapshot_frequency=[5, 20, 50]",
+                        "conversation.threads=5",
+                        LENGTHS,
+                    ),
+                ),
+                Entry(("tool-heavy", "branching"), (BOTH_MODES,)),
+                Entry(("exit-durability", "human-in-the-loop", "fleet")),
             ),
             repetitions=3,
         ),
         Profile(
             "thorough",
-            "standard with longer threads, more frequencies, and the harness's own cost: hours",
+            "every workload, longer threads, both apis, and the harness's own cost: hours",
             (
                 Entry(
                     ("chat", "tool-heavy"),

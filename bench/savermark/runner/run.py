@@ -138,7 +138,7 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
     try:
         folder = Path(tempfile.mkdtemp(prefix="trial-", dir=scratch))
     except OSError as error:
-        raise ResultError(write_problem(scratch, error)) from error
+        raise ResultError(_scratch_problem(scratch, error)) from error
     location = Location(folder, folder.name.removeprefix("trial-"), dsn)
     job = {
         "kind": "trial",
@@ -183,14 +183,19 @@ def _finish(path: Path, resumed: int, added: bool) -> RunSummary:
     return summary
 
 
+def _scratch_problem(place: Path, error: OSError) -> str:
+    return write_problem(place, error).replace(
+        "name another folder with --out", "free some space, or set TMPDIR to another folder"
+    )
+
+
 @contextmanager
 def _scratch(keep: bool) -> Iterator[Path]:
     """A folder for stores and services, removed at the end."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="savermark-"))
     except OSError as error:
-        place = Path(tempfile.gettempdir())
-        raise ResultError(f"{write_problem(place, error)} (or set TMPDIR)") from error
+        raise ResultError(_scratch_problem(Path(tempfile.gettempdir()), error)) from error
     try:
         yield folder
     finally:

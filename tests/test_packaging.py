@@ -40,8 +40,10 @@ def test_the_wheel_brings_its_workloads(empty_environment: Path) -> None:
     listed = _run(
         empty_environment / "python",
         "-c",
-        "from savermark.spec import load_workload, workload_names\n"
-        "print(*(f'{n}:{len(load_workload(n))}' for n in workload_names()))",
+        "from savermark.spec import load_sandbox_workload, load_workload, workload_names\n"
+        "print(*(f'{n}:{len(load_workload(n))}' for n in workload_names()))\n"
+        "sandbox = workload_names('sandbox')\n"
+        "print(*(f'{n}:{len(load_sandbox_workload(n))}' for n in sandbox))",
     )
     shipped = {path.stem for path in (ROOT / "workloads").glob("[!_]*.toml")}
     assert {entry.split(":")[0] for entry in listed.split()} == shipped

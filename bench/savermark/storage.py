@@ -35,6 +35,8 @@ SANDBOX_TABLES: tuple[SandboxTable, ...] = (
     "sandbox-files/",
     "sandbox-artifacts/",
 )
+#: Those of them that are prefixes of blob keys.
+BLOB_TABLES: tuple[SandboxTable, ...] = SANDBOX_TABLES[-2:]
 #: Every table there is, in the order of pictures.
 ALL_TABLES: tuple[str, ...] = tuple(dict.fromkeys((*TABLES, *SANDBOX_TABLES)))
 

@@ -43,14 +43,25 @@ def command(kind: str, results_dir: Path, fmt: str) -> None:
 
 
 def _workloads() -> Rows:
-    from savermark.spec import load_workload, workload_names
+    from savermark.spec import SANDBOX, SAVERS, load_sandbox_workload, load_workload, workload_names
 
     rows: Rows = []
-    for name in workload_names():
-        variants = load_workload(name)
-        labels = ", ".join(variant.label for variant in variants if variant.label)
-        summary = variants[0].spec.summary
-        rows.append({"workload": name, "variants": labels or "–", "summary": summary})
+    loaders: tuple[tuple[Any, Callable[[str], Any]], ...] = (
+        (SAVERS, load_workload),
+        (SANDBOX, load_sandbox_workload),
+    )
+    for schema, load in loaders:
+        for name in workload_names(schema.family):
+            variants = load(name)
+            labels = ", ".join(variant.label for variant in variants if variant.label)
+            rows.append(
+                {
+                    "workload": name,
+                    "run with": schema.verb,
+                    "variants": labels or "–",
+                    "summary": variants[0].spec.summary,
+                }
+            )
     return rows
 
 

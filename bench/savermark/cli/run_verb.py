@@ -83,8 +83,7 @@ def command(
     Each case is measured in a fresh process on a fresh store. The result is a folder with raw
     samples, tables, plots and a page; killing the run loses at most the trial in flight.
     """
-    from savermark.cli.progress import progress_for
-    from savermark.runner import RunPlan, run_workloads
+    from savermark.runner import RunPlan
 
     plan = RunPlan(
         cases=(),
@@ -97,10 +96,20 @@ def command(
         command=shlex.join(["savermark", *sys.argv[1:]]),
     )
     if resume is not None:
-        _refuse_with_resume(workloads, profile, backends, overrides, out)
-        plan, folder = _resumed(plan, resume)
+        refuse_with_resume(workloads, profile, backends, overrides, out)
     else:
-        plan, folder = _planned(plan, workloads, profile, backends, overrides), _folder(out)
+        plan = _planned(plan, workloads, profile, backends, overrides)
+    return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet)
+
+
+def measured(
+    plan: RunPlan, out: Path | None, resume: str | None, *, no_report: bool, fmt: str, quiet: bool
+) -> int:
+    """Run the plan, or what is left of the result to resume, and report; the exit code."""
+    from savermark.cli.progress import progress_for
+    from savermark.runner import run_workloads
+
+    plan, folder = (plan, _folder(out)) if resume is None else _resumed(plan, resume)
     with progress_for(quiet=quiet) as progress:
         summary = run_workloads(plan, folder, progress)
     if not no_report:
@@ -131,13 +140,13 @@ def _planned(
         )
     cases = [
         case
-        for workload in _expanded(workloads)
+        for workload in expanded(workloads)
         for case in make_cases(workload, backends or DEFAULT_BACKENDS, overrides)
     ]
     return replace(plan, cases=tuple(cases))
 
 
-def _expanded(workloads: tuple[str, ...]) -> list[str]:
+def expanded(workloads: tuple[str, ...], family: str = "savers") -> list[str]:
     """Names with a pattern replaced by the shipped workloads that match it."""
     from fnmatch import fnmatchcase
 
@@ -147,7 +156,7 @@ def _expanded(workloads: tuple[str, ...]) -> list[str]:
     found: list[str] = []
     for given in workloads:
         if any(mark in given for mark in "*?["):
-            matches = [name for name in workload_names() if fnmatchcase(name, given)]
+            matches = [name for name in workload_names(family) if fnmatchcase(name, given)]
             if not matches:
                 raise UsageError(f"no workload matches {given!r}: see `savermark list workloads`")
             found += matches
@@ -156,7 +165,8 @@ def _expanded(workloads: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _refuse_with_resume(*given: object) -> None:
+def refuse_with_resume(*given: object) -> None:
+    """Raises `UsageError` when --resume comes with what the result decides."""
     if any(given):
         raise click.UsageError(
             "--resume takes everything but --dsn, --timeout, --keep and --allow-large from the "

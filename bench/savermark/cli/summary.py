@@ -26,6 +26,11 @@ SHOWN: Shown = {
     "turn_p50_ns": ("turn p50", format_ns),
     "get_state_warm_p50_ns": ("get_state p50", format_ns),
     "history_10_p50_ns": ("history(10) p50", format_ns),
+    "dedup_ratio": ("dedup", "{:.1f}×".format),
+    "capture_p50_ns": ("capture p50", format_ns),
+    "append_p50_ns": ("append p50", format_ns),
+    "get_warm_p50_ns": ("get p50", format_ns),
+    "restore_warm_p50_ns": ("restore p50", format_ns),
 }
 
 
@@ -33,7 +38,10 @@ def print_summary(run: RunResult, fmt: str) -> None:
     """One row a case, on stdout."""
     from savermark.frame import summarize
 
-    emit_frame(summarize(run), fmt, show=SHOWN, title=f"{run.run_id} ({run.header['profile']})")
+    frame = summarize(run)
+    # What no case of this run has, another family of workloads does.
+    show = {name: look for name, look in SHOWN.items() if frame[name].notna().any()}
+    emit_frame(frame, fmt, show=show or SHOWN, title=f"{run.run_id} ({run.header['profile']})")
 
 
 def print_published(run: RunResult) -> None:

@@ -55,22 +55,12 @@ def case_values(run: RunResult, case_id: str, repetition: int | None) -> dict[st
     """The case columns of one case; raises `ResultError` for a case the header does not name."""
     try:
         case = run.cases[case_id]
-        spec = case["spec"]
-        messages = spec["state"]["messages"]
-        conversation = spec["conversation"]
         return {
             "run_id": run.header["run_id"],
             "workload": case["workload"],
             "variant": case["variant"],
             "backend": case["backend"],
-            "api": spec["run"]["api"],
-            "durability": spec["run"]["durability"],
-            "mode": messages["kind"],
-            "snapshot_frequency": (
-                messages["snapshot_frequency"] if messages["kind"] == "delta" else None
-            ),
-            "threads": conversation["threads"],
-            "turns": _typical(conversation["turns"]),
+            **_SPEC_VALUES[case.get("family", "savers")](case["spec"]),
             "fingerprint": case["fingerprint"],
             "repetition": repetition,
         }
@@ -78,6 +68,35 @@ def case_values(run: RunResult, case_id: str, repetition: int | None) -> dict[st
         raise ResultError(
             f"{run.path}: the header lacks {error} for case {case_id!r}: run it again"
         ) from error
+
+
+def _saver_values(spec: Mapping[str, Any]) -> dict[str, Any]:
+    messages, conversation = spec["state"]["messages"], spec["conversation"]
+    delta = messages["kind"] == "delta"
+    return {
+        "api": spec["run"]["api"],
+        "durability": spec["run"]["durability"],
+        "mode": messages["kind"],
+        "snapshot_frequency": messages["snapshot_frequency"] if delta else None,
+        "threads": conversation["threads"],
+        "turns": _typical(conversation["turns"]),
+    }
+
+
+def _sandbox_values(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Captures stand for turns; what only a conversation has is NA."""
+    chains = spec["chains"]
+    return {
+        "api": "async",
+        "durability": None,
+        "mode": None,
+        "snapshot_frequency": None,
+        "threads": chains["threads"] + chains["forks"],
+        "turns": _typical(chains["captures"]),
+    }
+
+
+_SPEC_VALUES = {"savers": _saver_values, "sandbox": _sandbox_values}
 
 
 def _typical(turns: Any) -> int:

@@ -7,7 +7,7 @@ and `string` columns use pandas.NA for "not known"; `float64` columns NaN.
 from __future__ import annotations
 
 # Counts changes of names, order, types or meaning. Adding a column at the end counts too.
-FRAME_VERSION = 1
+FRAME_VERSION = 2
 
 CASE: dict[str, str] = {
     "run_id": "string",
@@ -117,6 +117,13 @@ SUMMARY: dict[str, str] = {
     "history_10_p50_ns": "float64",
     "walk_native_p50_ns": "float64",
     "peak_rss_bytes": "float64",
+    "blob_bytes": "float64",
+    "dedup_ratio": "float64",
+    "capture_p50_ns": "float64",
+    "append_p50_ns": "float64",
+    "get_warm_p50_ns": "float64",
+    "restore_warm_p50_ns": "float64",
+    "restore_cold_p50_ns": "float64",
 }
 
 

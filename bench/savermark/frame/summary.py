@@ -11,7 +11,7 @@ import pandas as pd
 from savermark.frame.build import case_values, counted, series
 from savermark.frame.columns import SUMMARY
 from savermark.records import Phase, Status, TrialResult
-from savermark.storage import TABLES
+from savermark.storage import BLOB_TABLES, SHARED, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +29,11 @@ _TIMES: dict[str, SeriesKey] = {
     "get_state_cold_p50_ns": ("loaded", "get_state", "cold", "head"),
     "history_10_p50_ns": ("loaded", "history_10", "warm", "head"),
     "walk_native_p50_ns": ("loaded", "walk_native", "warm", "head"),
+    "capture_p50_ns": ("loaded", "capture", "run", ""),
+    "append_p50_ns": ("loaded", "append", "run", ""),
+    "get_warm_p50_ns": ("loaded", "get", "warm", "head"),
+    "restore_warm_p50_ns": ("loaded", "restore", "warm", "head"),
+    "restore_cold_p50_ns": ("loaded", "restore", "cold", "head"),
 }
 
 
@@ -114,20 +119,32 @@ def trial_sizes(trial: TrialResult) -> dict[str, float]:
 def _storage_sizes(part: PhaseStorage) -> dict[str, float]:
     if not part.storage:
         return {}
-    threads = len({row.thread_id for row in part.storage})
+    threads = len({row.thread_id for row in part.storage if row.thread_id != SHARED})
     logical = sum(row.logical_bytes for row in part.storage)
     found: dict[str, float] = {
         f"{table}_rows": sum(row.rows for row in part.storage if row.table == table)
         for table in TABLES
     }
-    found["rows_per_thread"] = sum(found.values()) / threads
+    if any(row.table in BLOB_TABLES for row in part.storage):  # a sandbox store has neither
+        del found["blobs_rows"], found["writes_rows"]
+    found["rows_per_thread"] = sum(row.rows for row in part.storage) / threads
     found["logical_bytes"] = logical
     found["bytes_per_thread"] = logical / threads
     # A thread without a floor (storage.FloorRow) has no part in the amplification either.
     floors = {row.thread_id: row.bytes for row in part.floor}
     floor = sum(floors.values())
     if floor:
-        above = sum(row.logical_bytes for row in part.storage if row.thread_id in floors)
+        every = SHARED in floors  # one floor for the whole store
+        above = sum(r.logical_bytes for r in part.storage if every or r.thread_id in floors)
         found["floor_bytes"] = floor
         found["amplification"] = above / floor
-    return found
+    return {**found, **_blob_sizes(part)}
+
+
+def _blob_sizes(part: PhaseStorage) -> dict[str, float]:
+    """What a sandbox trial says of its blobs: their bytes, and how many copies each stands for."""
+    captured = sum(row.bytes for row in part.footprint if row.component == "captured")
+    if not captured:
+        return {}
+    blobs = sum(row.logical_bytes for row in part.storage if row.table in BLOB_TABLES)
+    return {"blob_bytes": blobs, "dedup_ratio": captured / blobs}

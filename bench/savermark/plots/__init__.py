@@ -16,6 +16,7 @@ from matplotlib import rc_context
 
 from savermark.plots.growth import bytes_by_turns
 from savermark.plots.latency import latency_over_depth
+from savermark.plots.sandbox import deduplication
 from savermark.plots.series import Drawing, Frames, NoData
 from savermark.plots.space import before_and_after, where_bytes_are
 from savermark.plots.strip import latency_strip
@@ -37,15 +38,18 @@ class Plot:
     kind: str  # part of the file name
     title: str
     draw: Callable[[Frames, str], tuple[Figure, str]]
+    families: tuple[str, ...] = ("savers",)  # of the workloads that it is drawn for
 
 
+BOTH = ("savers", "sandbox")
 PLOTS = (
     Plot("bytes-by-turns", "Bytes by turns", bytes_by_turns),
-    Plot("where-bytes-are", "Where the bytes are", where_bytes_are),
-    Plot("operations", "Time of each operation", latency_strip),
-    Plot("latency-over-depth", "Latency over depth", latency_over_depth),
+    Plot("where-bytes-are", "Where the bytes are", where_bytes_are, BOTH),
+    Plot("deduplication", "Deduplication", deduplication, ("sandbox",)),
+    Plot("operations", "Time of each operation", latency_strip, BOTH),
+    Plot("latency-over-depth", "Latency over depth", latency_over_depth, BOTH),
     Plot("trade-off", "Storage against read latency", storage_against_latency),
-    Plot("before-and-after", "Before and after deletion", before_and_after),
+    Plot("before-and-after", "Before and after deletion", before_and_after, BOTH),
 )
 
 
@@ -62,11 +66,16 @@ def draw(plot: Plot, frames: Frames, workload: str) -> Drawing:
 
 
 def draw_all(frames: Frames) -> Iterator[Drawing]:
-    """Every plot of every workload, one at a time, in the order of the page."""
-    trials = frames["trials"]
+    """Every plot of every workload, one at a time, in the order of the page.
+
+    The frame `families` (workload, family) says which plots a workload has; without it, savers'.
+    """
+    trials, known = frames["trials"], frames.get("families")
+    families = {} if known is None else dict(zip(known["workload"], known["family"], strict=True))
     for workload in dict.fromkeys(trials["workload"].astype(str)):
         for plot in PLOTS:
-            yield draw(plot, frames, workload)
+            if families.get(workload, "savers") in plot.families:
+                yield draw(plot, frames, workload)
 
 
 def to_svg(figure: Figure) -> str:

@@ -42,7 +42,10 @@ LEFT = 0.66
 LABEL_WIDTH = 1.45
 BINS = 16  # depth bins when there are more depths than that
 LEAST_IN_BAND = 4  # samples in a bin that carry a 10 to 90 % band
-DEPTH_OPS = (("turn", "run"), ("put", "run"), ("get_state", "warm"), ("resume", "warm"))
+DEPTH_OPS = (
+    *(("turn", "run"), ("put", "run"), ("get_state", "warm"), ("resume", "warm")),
+    *(("capture", "run"), ("append", "run"), ("get", "run")),  # of sandbox stores
+)
 
 
 def depth_table(frames: Frames, workload: str) -> pd.DataFrame:
@@ -88,7 +91,7 @@ def latency_over_depth(frames: Frames, workload: str) -> tuple[Figure, str]:
         raise NoData("no operation was sampled at two depths or more")
     words = f"median line, band from the 10th to the 90th percentile{turns_of(frames, workload)}"
     return _depth_figure(workload, words, panels, series), (
-        "Flat is good: a call that costs the same however long the conversation is."
+        "Flat is good: a call that costs the same however long the thread is."
         + left_out(every, series)
     )
 

@@ -48,6 +48,21 @@ OPS = {  # what each operation is called for people, in the order of the strip
     "history_100": "history, 100 states",
     "walk_base": "delta walk, base class",
     "walk_native": "delta walk, saver's own",
+    # of sandbox stores
+    "capture": "capture",
+    "restore": "restore",
+    "append": "append",
+    "get": "get",
+    "get_head": "get_head",
+    "delete_head": "delete_head",
+    "fork": "fork",
+    "acquire_writer": "acquire_writer",
+    "renew": "renew lease",
+    "release": "release lease",
+    "list_blob_references": "list_blob_references",
+    "blob_put": "blob put",
+    "blob_head": "blob head",
+    "blob_get": "blob get",
 }
 _BETWEEN_KEYS = re.compile(r",(?![^{\[]*[}\]])")  # not the commas inside a table or a list
 MOST_SERIES = 9  # lines in one panel that a reader can still tell apart
@@ -138,7 +153,8 @@ def series_of(rows: pd.DataFrame, ignore: Sequence[str] = ()) -> list[Series]:
         first = members.iloc[0]
         frequency = first["snapshot_frequency"]
         value = None if pd.isna(frequency) else int(frequency)
-        groups.append((str(label), str(first["backend"]), str(first["mode"]), value, members))
+        mode = "" if pd.isna(first["mode"]) else str(first["mode"])  # a sandbox case has none
+        groups.append((str(label), str(first["backend"]), mode, value, members))
     groups.sort(key=lambda g: (backend_order(g[1]), g[2] != "full", g[3] or 0, _natural(g[0])))
     seen: dict[tuple[str, str], int] = {}
     result = []
@@ -173,7 +189,8 @@ def case_labels(cases: pd.DataFrame, ignore: Sequence[str] = ()) -> pd.Series[st
             facts.append(f"f={int(row['snapshot_frequency'])}")
         facts += [show(row[column]) for column, show in tellers]
         facts += _other_keys(str(row["variant"] or ""))
-        head = str(row["backend"]) if skip_mode else f"{row['backend']} {row['mode']}"
+        without = skip_mode or pd.isna(row["mode"])
+        head = str(row["backend"]) if without else f"{row['backend']} {row['mode']}"
         return f"{head} ({', '.join(facts)})" if facts else head
 
     if cases.empty:

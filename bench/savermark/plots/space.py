@@ -31,8 +31,24 @@ from savermark.plots.series import (
     turns_of,
     workload_rows,
 )
-from savermark.plots.style import FONT, INK, MUTED, PAPER, PURPLE, SKY, SMALL, WIDTH, YELLOW, blend
-from savermark.storage import TABLES
+from savermark.plots.style import (
+    BLUE,
+    FONT,
+    GREEN,
+    GREY,
+    INK,
+    MUTED,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    SKY,
+    SMALL,
+    VERMILLION,
+    WIDTH,
+    YELLOW,
+    blend,
+)
+from savermark.storage import ALL_TABLES
 from savermark.units import format_bytes
 
 if TYPE_CHECKING:
@@ -45,8 +61,19 @@ NAME_WIDTH = 1.7  # the most that case names may take
 BAR = 0.165  # inches of one phase
 MOST_BARS = 16  # cases in one picture of bars
 CHANNELS = 5  # segments drawn apart; the rest is gathered
-_TABLE_COLORS: dict[str, str] = dict(zip(TABLES, (SKY, PURPLE, YELLOW), strict=True))
-_HATCHES: dict[str, str] = dict(zip(TABLES, ("", "//", "xx"), strict=True))
+_LOOKS: dict[str, tuple[str, str]] = {  # hue and hatch of each table
+    "checkpoints": (SKY, ""),
+    "blobs": (PURPLE, "//"),
+    "writes": (YELLOW, "xx"),
+    "entries": (YELLOW, "xx"),
+    "artifacts": (GREEN, ""),
+    "references": (BLUE, "\\\\"),
+    "threads": (GREY, ""),
+    "ids": (GREY, "//"),
+    "records": (VERMILLION, "//"),
+    "sandbox-files/": (PURPLE, "//"),
+    "sandbox-artifacts/": (ORANGE, ".."),
+}
 
 
 def composition_table(
@@ -74,7 +101,7 @@ def composition_table(
     ordered = sorted(
         table.columns,
         key=lambda name: (
-            TABLES.index(name.partition(":")[0]),
+            ALL_TABLES.index(name.partition(":")[0]),
             name.endswith("other channels"),
             -weight[name],
         ),
@@ -90,8 +117,8 @@ def part_looks(parts: list[str]) -> dict[str, dict[str, Any]]:
         table = part.partition(":")[0]
         nth = seen[table] = seen.get(table, -1) + 1
         looks[part] = {
-            "facecolor": blend(_TABLE_COLORS[table], min(0.75, 0.3 * nth)),
-            "hatch": _HATCHES[table],
+            "facecolor": blend(_LOOKS[table][0], min(0.75, 0.3 * nth)),
+            "hatch": _LOOKS[table][1],
             "edgecolor": PAPER,
             "hatchcolor": blend(INK, 0.35),
             "linewidth": 0.8,
@@ -202,7 +229,7 @@ def before_and_after(frames: Frames, workload: str) -> tuple[Figure, str]:
     row = BAR * table["phase"].nunique() + 0.14
     height = TOP + sum(0.24 + row * len(panel) + 0.34 for _, panel in panels)
     figure = new_figure(
-        f"{workload}: size of the store, before and after deleting threads",
+        _phase_title(workload, panels),
         "wide bar: the whole store; narrow bar: what its live rows hold"
         + turns_of(frames, workload),
         height,
@@ -211,11 +238,22 @@ def before_and_after(frames: Frames, workload: str) -> tuple[Figure, str]:
     for mode, panel in panels:
         box = Box(left, top + 0.24, WIDTH - left - 1.45, row * len(panel))
         _phase_bars(add_axes(figure, box), table, panel, row)
-        figure.text(
-            left / WIDTH, 1 - (top + 0.17) / height, f"{mode} mode", size=SMALL, color=MUTED
-        )
+        heading = f"{mode} mode" if mode else "checkpoint store and blobs together"
+        figure.text(left / WIDTH, 1 - (top + 0.17) / height, heading, size=SMALL, color=MUTED)
         top += 0.24 + row * len(panel) + 0.34
-    return figure, _given_back(table) + left_out(every, series)
+    done = _deleting(panels)
+    return figure, _given_back(table, done[:1].upper() + done[1:]) + left_out(every, series)
+
+
+def _phase_title(workload: str, panels: list[tuple[str, list[Series]]]) -> str:
+    if all(mode for mode, _ in panels):
+        return f"{workload}: size of the store, before and after deleting threads"
+    return f"{workload}: size before and after pruning"
+
+
+def _deleting(panels: list[tuple[str, list[Series]]]) -> str:
+    """What the retained phase did, in words."""
+    return "deleting threads" if all(mode for mode, _ in panels) else "pruning and sweep"
 
 
 def _without_mode(item: Series) -> str:
@@ -249,7 +287,7 @@ def _phase_bars(axes: Axes, table: pd.DataFrame, panel: list[Series], row: float
     use_unit(axes.xaxis, "bytes", log=False, most=5)
 
 
-def _given_back(table: pd.DataFrame) -> str:
+def _given_back(table: pd.DataFrame, done: str) -> str:
     """A caption: how much of the footprint each phase gave back, over the cases."""
     wide = table.pivot_table(index="label", columns="phase", values="footprint", sort=False)
     told = []
@@ -257,6 +295,6 @@ def _given_back(table: pd.DataFrame) -> str:
         if phase in wide and "loaded" in wide:
             shares = 1 - wide[phase] / wide["loaded"]
             low, high = f"{max(0, shares.min()):.0%}", f"{max(0, shares.max()):.0%}"
-            verb = "Deleting threads" if phase == "retained" else "compaction"
+            verb = done if phase == "retained" else "compaction"
             told.append(f"{verb} gave back {low if low == high else f'{low} to {high}'}")
     return ", then ".join(told) + " of the loaded size." if told else ""

@@ -72,7 +72,7 @@ def latency_strip(frames: Frames, workload: str) -> tuple[Figure, str]:
     """Dot plot of the median of every operation, with the share of run time spent in savers."""
     table, every, shown = strip_table(frames, workload)
     ops = operations(table)
-    names = [OPS.get(op, op) + (", cold" if when == "cold" else "") for op, when in ops]
+    names = [_name(op, when, ops) for op, when in ops]
     left = 0.2 + widest(names, FONT)
     row = max(0.24, DOT * (len(shown) + 0.9))  # one operation's dots, one below the other
     shares = saver_shares(frames, workload, shown)
@@ -94,6 +94,12 @@ def latency_strip(frames: Frames, workload: str) -> tuple[Figure, str]:
         _shares(add_axes(figure, Box(left, top, width, row)), shares, row)
     legend_below(figure, entries, lines=False)
     return figure, _range(table, ops) + left_out(every, shown)
+
+
+def _name(op: str, when: str, ops: list[tuple[str, str]]) -> str:
+    """What a row is called; a call that is sampled in the run and for itself says which."""
+    note = {"cold": ", cold", "run": ", in the run" if (op, "warm") in ops else ""}.get(when, "")
+    return OPS.get(op, op) + note
 
 
 def _dots(
@@ -145,6 +151,7 @@ def saver_shares(frames: Frames, workload: str, shown: list[Series]) -> list[tup
 
 
 def _shares(axes: Axes, shares: list[tuple[Series, float]], row: float) -> None:
+    moded = all(item.mode for item, _ in shares)
     start = (row - DOT * (len(shares) - 1)) / 2
     for nth, (item, share) in enumerate(shares):
         y = start + DOT * nth
@@ -152,7 +159,9 @@ def _shares(axes: Axes, shares: list[tuple[Series, float]], row: float) -> None:
         axes.plot(share, y, clip_on=False, **(item.look.line() | {"markersize": 4.2}))
     axes.set_xlim(0, 1)
     axes.set_ylim(row, 0)
-    axes.set_yticks([row / 2], ["time in the saver"], size=FONT, color=INK)
+    axes.set_yticks(
+        [row / 2], ["time in the saver" if moded else "time in the stores"], size=FONT, color=INK
+    )
     axes.grid(axis="y", visible=False)
     use_unit(axes.xaxis, "share", log=False)
     axes.set_xlabel("share of the run's wall time")

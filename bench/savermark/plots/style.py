@@ -20,6 +20,8 @@ _KNOWN = {
     "sqlite": (GREEN, "s"),
     "postgres": (BLUE, "D"),
 }
+# The second half of a pair such as `sqlite+folder` gives the shade and the marker.
+_BLOBS = {"memory": ((0.4, PAPER), "o"), "folder": ((0.0, PAPER), "s"), "s3": ((0.3, INK), "D")}
 _SPARE = ((PURPLE, "^"), (VERMILLION, "v"), (SKY, "P"), ("#a0782c", "p"), ("#6a51a3", "h"))
 
 WIDTH = 5.8  # inches; 418 points, so that the text still reads on a narrow phone
@@ -83,6 +85,10 @@ def backend_look(backend: str, others: Iterable[str] = ()) -> tuple[str, str]:
     """
     if backend in _KNOWN:
         return _KNOWN[backend]
+    store, _, blobs = backend.partition("+")
+    if store in _KNOWN and blobs in _BLOBS:
+        (share, towards), marker = _BLOBS[blobs]
+        return blend(_KNOWN[store][0], share, towards), marker
     taken: dict[str, int] = {}
     for name in sorted({backend, *others} - set(_KNOWN)):
         start = crc32(name.encode()) % len(_SPARE)
@@ -91,14 +97,17 @@ def backend_look(backend: str, others: Iterable[str] = ()) -> tuple[str, str]:
     return _SPARE[taken[backend]]
 
 
-def backend_order(backend: str) -> tuple[int, str]:
+def backend_order(backend: str) -> tuple[int, int, str]:
     """A sort key: the backends we know in their usual order, others after them by name."""
-    known = list(_KNOWN)
-    return (known.index(backend) if backend in _KNOWN else len(known), backend)
+    known, blobs = list(_KNOWN), list(_BLOBS)
+    store, _, second = backend.partition("+")
+    place = known.index(store) if store in _KNOWN else len(known)
+    return (place, blobs.index(second) if second in _BLOBS else 0, backend)
 
 
 _DASHES: dict[str, str | tuple[float, tuple[float, ...]]] = {
     "delta": "-",
+    "": "-",
     "full": (0, (3.2, 1.6)),
 }
 

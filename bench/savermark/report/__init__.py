@@ -80,7 +80,13 @@ def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.Da
         kind: frame if kind == "trials" else frame.merge(good, on=keys)
         for kind, frame in frames.items()
     }
-    return {**kept, "thread_turns": thread_turns(run)}
+    return {**kept, "thread_turns": thread_turns(run), "families": families(run)}
+
+
+def families(run: RunResult) -> pd.DataFrame:
+    """The family of each workload."""
+    found = {str(c["workload"]): str(c.get("family", "savers")) for c in run.cases.values()}
+    return pd.DataFrame({"workload": list(found), "family": list(found.values())})
 
 
 def thread_turns(run: RunResult) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from savermark.report import background
 from savermark.report.picture import Picture
 from savermark.report.published import published_rows
 from savermark.report.story import Chapter
-from savermark.report.table import lines, shown_columns
+from savermark.report.table import MISSING, lines, shown_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,11 +58,13 @@ def _table(summary: pd.DataFrame) -> Iterator[str]:
     columns = [column for column in shown_columns(summary) if column.short]
     every = lines(summary, columns)
     varied = any(line.variant for line in every)
-    names = ["workload", "backend", "mode", *(["variant"] if varied else [])]
+    moded = any(line.mode != MISSING for line in every)  # sandbox stores have no modes
+    optional = [name for name, there in (("mode", moded), ("variant", varied)) if there]
+    names = ["workload", "backend", *optional]
     yield _row([*names, *(column.title for column in columns), "status"])
     yield _row([*["---"] * len(names), *["---:"] * len(columns), "---"])
     for line in every[:MOST_LINES]:
-        head = [line.workload, line.backend, line.mode, *([line.variant] if varied else [])]
+        head = [getattr(line, name) for name in names]
         yield _row([*map(cell, head), *(item.text for item in line.cells), line.status])
     if len(every) > MOST_LINES:
         yield f"\n{len(every) - MOST_LINES} more cases stand in report.html and frames/summary.csv."

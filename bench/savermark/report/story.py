@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from savermark.plots.series import case_labels, least, most
+from savermark.report.sandbox_story import sandbox_sentences
 from savermark.spec import Dist
 from savermark.units import format_bytes, format_ns
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from savermark.results import RunResult
 
 SAME = 1.05  # a ratio closer to one than this is called "about the same"
+NO_NUMBERS = "No case of this workload gave numbers that may be shown; the causes stand below."
 NO_RESULT = "no result"  # the large figure of a workload without one
 _PAIR = ["backend", "api", "durability", "threads", "turns"]
 
@@ -61,10 +63,24 @@ def tell(run: RunResult, summary: pd.DataFrame) -> list[Chapter]:
         str(case["workload"]): str(case["spec"].get("summary") or "") for case in run.cases.values()
     }
     good = usable(summary)
+    sandbox = {str(c["workload"]) for c in run.cases.values() if c.get("family") == "sandbox"}
     return [
-        _chapter(name, about.get(name, ""), _shape(run, name), good)
+        _sandbox_chapter(name, about.get(name, ""), summary, good)
+        if name in sandbox
+        else _chapter(name, about.get(name, ""), _shape(run, name), good)
         for name in dict.fromkeys(summary["workload"].astype(str))
     ]
+
+
+def _sandbox_chapter(name: str, about: str, summary: pd.DataFrame, good: pd.DataFrame) -> Chapter:
+    every = summary[summary["workload"] == name]
+    shape = f"{_range(every['threads'], 'thread')}, {_range(every['turns'], 'capture')} each"
+    rows = good[(good["workload"] == name) & good["dedup_ratio"].notna()]
+    if rows.empty:
+        return Chapter(name, about, shape, NO_RESULT, "", (NO_NUMBERS,), ())
+    figure = f"{times(float(rows['dedup_ratio'].iloc[0]))}×"
+    note = "fewer bytes than a copy for each checkpoint"
+    return Chapter(name, about, shape, figure, note, tuple(sandbox_sentences(rows)), ())
 
 
 def _chapter(name: str, about: str, shape: str, good: pd.DataFrame) -> Chapter:
@@ -74,8 +90,7 @@ def _chapter(name: str, about: str, shape: str, good: pd.DataFrame) -> Chapter:
         figure, note, said = _reads_only(mine)
         return Chapter(name, about, shape, figure, note, (said,), ())
     if rows.empty:
-        said = "No case of this workload gave numbers that may be shown; the causes stand below."
-        return Chapter(name, about, shape, NO_RESULT, "", (said,), ())
+        return Chapter(name, about, shape, NO_RESULT, "", (NO_NUMBERS,), ())
     longest = rows[rows["turns"] == rows["turns"].max()]
     swept = rows["turns"].nunique() > 1
     where = f"At {int(longest['turns'].iloc[0])} turns, " if swept else ""

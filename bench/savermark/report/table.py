@@ -51,7 +51,7 @@ COLUMNS = (
     Column(
         "footprint_compacted_bytes",
         "compacted",
-        "the whole store, after deleting threads and compaction",
+        "the whole store, after retention and compaction",
         format_bytes,
     ),
     Column("turn_p50_ns", "turn", "whole turn, median", format_ns, short=True),
@@ -61,6 +61,18 @@ COLUMNS = (
     Column("get_state_cold_p50_ns", "cold", "get_state in a new process, median", format_ns),
     Column("history_10_p50_ns", "history 10", "the last ten states, warm, median", format_ns),
     Column("walk_native_p50_ns", "walk", "delta history, the saver's own way, median", format_ns),
+    Column(
+        "dedup_ratio",
+        "dedup",
+        "bytes of all checkpoints' files and artifacts over the bytes of their blobs",
+        lambda value: f"{value:,.1f}×",
+        short=True,
+    ),
+    Column("capture_p50_ns", "capture", "a workspace, median", format_ns, short=True),
+    Column("append_p50_ns", "append", "a checkpoint, median", format_ns),
+    Column("get_warm_p50_ns", "get", "the head, warm, median", format_ns),
+    Column("restore_warm_p50_ns", "restore", "the head, warm, median", format_ns, short=True),
+    Column("restore_cold_p50_ns", "restore cold", "in a new process, median", format_ns),
     Column("peak_rss_bytes", "peak RAM", "of the worker process", format_bytes),
 )
 
@@ -96,13 +108,14 @@ def lines(summary: pd.DataFrame, columns: list[Column]) -> list[Line]:
     for workload, rows in summary.groupby("workload", sort=False):
         labels = case_labels(rows)
         for label, (_, row) in zip(labels, rows.iterrows(), strict=True):
-            head = f"{row['backend']} {row['mode']}"
+            mode = MISSING if pd.isna(row["mode"]) else str(row["mode"])
+            head = str(row["backend"]) if mode == MISSING else f"{row['backend']} {mode}"
             variant = label.removeprefix(head).strip().strip("()")
             found.append(
                 Line(
                     str(workload),
                     str(row["backend"]),
-                    str(row["mode"]),
+                    mode,
                     variant,
                     status_of(row),
                     tuple(_cell(row[column.name], column) for column in columns),

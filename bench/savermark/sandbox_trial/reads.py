@@ -112,16 +112,16 @@ async def warm_calls(ground: Ground, phase: Phase, depth: int) -> None:
 
 
 def cold_calls(ground: Ground, phase: Phase, depth: int, *, capture: bool = False) -> None:
-    """Sample calls in a new process; with `capture` only captures, which add checkpoints."""
+    """Sample reads in a new process; with `capture` also captures, which add checkpoints."""
     if not ground.spec.measure.cold:
         return
     if not ground.pair.cold:
         ground.unsupported("cold calls", f"{ground.case.backend} lives in one process")
         return
-    chosen = targets(ground, depth)
+    chosen = [target for target in targets(ground, depth) if target.op in _READS]
     if capture:
         number = len(ground.probe.steps) + 1
-        chosen = [Target("capture", ground.probe.thread_id, "", depth, number)]
+        chosen.append(Target("capture", ground.probe.thread_id, "", depth, number))
     job = {
         "kind": "cold",
         "case": ground.case.to_json(),

@@ -190,7 +190,7 @@ def _next(maker: _Maker, before: State, number: int) -> State:
         size = draw(spec.artifacts.bytes, number, "artifact", maker.thread_id)
         again = products and maker.random.random() < spec.workspace.duplicates
         content = maker.random.choice(products).content if again else Content(name, size)
-        products = (*products, Product(name, content))
+        products = (*products, Product(name, content))[-spec.artifacts.kept :]
     own = sum(thread == maker.thread_id for thread, _ in before.talk)
     said = range(own + 1, own + spec.conversation.messages + 1)
     talk = (*before.talk, *((maker.thread_id, number) for number in said))

@@ -73,16 +73,18 @@ async def _measure(
         pair.store.settle()
         await check_all(ground, Phase.LOADED)
         await measure(ground, Phase.LOADED)
-        await _calls(ground, Phase.LOADED)
+        depth = _depth(ground, Phase.LOADED)
+        await warm_calls(ground, Phase.LOADED, depth)
+        cold_calls(ground, Phase.LOADED, depth)
         await retain(ground)
         pair.store.settle()
         await check_all(ground, Phase.RETAINED)
         await measure(ground, Phase.RETAINED)
         pair.store.compact()
         await measure(ground, Phase.COMPACTED)
-        await _calls(ground, Phase.COMPACTED)
-        # last: a cold capture adds to what was measured
-        cold_calls(ground, Phase.COMPACTED, _depth(ground, Phase.COMPACTED), capture=True)
+        depth = _depth(ground, Phase.COMPACTED)
+        await warm_calls(ground, Phase.COMPACTED, depth)
+        cold_calls(ground, Phase.COMPACTED, depth, capture=True)  # last: a capture adds rows
         broken = [check for check in ground.checks if not check.ok]
         return TrialResult(
             case_id=case.case_id,
@@ -96,12 +98,6 @@ async def _measure(
             backend={"backend": case.backend, **pair.describe()},
             notes=ground.notes,
         )
-
-
-async def _calls(ground: Ground, phase: Phase) -> None:
-    depth = _depth(ground, phase)
-    await warm_calls(ground, phase, depth)
-    cold_calls(ground, phase, depth)
 
 
 def _depth(ground: Ground, phase: Phase) -> int:

@@ -53,10 +53,11 @@ class ChangesSpec:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactsSpec:
-    """`[artifacts]`: products handed out; each stays in all later checkpoints of its thread."""
+    """`[artifacts]`: products handed out; a checkpoint lists the newest `kept` of its thread."""
 
     every: int = 0  # a new one with every n-th capture; 0: never
     bytes: Dist = field(default_factory=lambda: fixed(100_000))
+    kept: int = 0  # 0: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ SANDBOX = Schema(
         "changes.undo_every": _COUNT,
         "artifacts.every": _COUNT,
         "artifacts.bytes": _BYTES,
+        "artifacts.kept": _COUNT,
         "conversation.messages": (0, 10_000),
         "conversation.message_bytes": _BYTES,
         "chains.threads": (1, 99_999),

@@ -1,0 +1,131 @@
+"""`savermark sandbox run`: sandbox workloads on pairs of stores, measured."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from savermark.cli.output import format_option, quiet_option
+from savermark.cli.run_verb import expanded, measured, refuse_with_resume
+
+if TYPE_CHECKING:
+    from savermark.runner import RunPlan
+
+DEFAULT_BACKENDS = ("memory+memory", "sqlite+folder", "postgres+folder")
+
+
+@click.command(
+    "run",
+    epilog="Example: savermark sandbox run sandbox-coding-agent -b sqlite+folder -b postgres+s3",
+)
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option(
+    "-b",
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="STORE+BLOBS",
+    help="memory, sqlite or postgres, '+', memory, folder or s3; repeatable. "
+    "[default: memory+memory, sqlite+folder, postgres+folder]",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a workload key; a list of values is a sweep. Repeatable.",
+)
+@click.option(
+    "--dsn",
+    envvar="SAVERMARK_POSTGRES_DSN",
+    show_envvar=True,
+    help="A Postgres server to use instead of the embedded one.",
+)
+@click.option(
+    "--s3",
+    envvar="SAVERMARK_S3_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="A bucket, as https://endpoint/bucket, with its keys in AWS_* variables. "
+    "[default: moto's server on this machine, if it is installed]",
+)
+@click.option("--repetitions", type=int, help="Trials of each case. [default: the workload's]")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of trials.")
+@click.option("--timeout", type=float, help="Seconds a trial may take. [default: the workload's]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The result's folder. [default: results/local/<run id>]",
+)
+@click.option("--resume", metavar="RESULT", help="Go on with a result: latest, a run id, a folder.")
+@click.option("--allow-large", is_flag=True, help="Run cases beyond the safety cap, too.")
+@click.option("--keep", is_flag=True, help="Leave stores and scratch folders for a look at them.")
+@click.option("--no-report", is_flag=True, help="Only measure; `savermark report` can follow.")
+@format_option
+@quiet_option
+def command(
+    workloads: tuple[str, ...],
+    backends: tuple[str, ...],
+    overrides: tuple[str, ...],
+    dsn: str | None,
+    s3: str | None,
+    repetitions: int | None,
+    seed: int,
+    timeout: float | None,
+    out: Path | None,
+    resume: str | None,
+    allow_large: bool,
+    keep: bool,
+    no_report: bool,
+    fmt: str,
+    quiet: bool,
+) -> int:
+    """Run sandbox WORKLOADs (names, patterns such as 'sandbox-*', or TOML files) on each pair.
+
+    Each case is measured in a fresh process on fresh stores: rows, bytes and the time of every
+    method, of captures and of restores, before and after pruning and a sweep of the blobs. The
+    result is one of `savermark run`: show, report, compare and --resume take it.
+    """
+    from savermark.runner import RunPlan
+
+    plan = RunPlan(
+        cases=(),
+        repetitions=repetitions,
+        seed=seed,
+        timeout_s=timeout,
+        allow_large=allow_large,
+        dsn=dsn,
+        s3=s3,
+        keep=keep,
+        command=shlex.join(["savermark", *sys.argv[1:]]),
+    )
+    if resume is not None:
+        refuse_with_resume(workloads, backends, overrides, out)
+    else:
+        plan = _planned(plan, workloads, backends, overrides)
+    return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet)
+
+
+def _planned(
+    plan: RunPlan,
+    workloads: tuple[str, ...],
+    backends: tuple[str, ...],
+    overrides: tuple[str, ...],
+) -> RunPlan:
+    from savermark.sandbox_trial.case import make_sandbox_cases
+    from savermark.spec import workload_names
+
+    if not workloads:
+        names = ", ".join(workload_names("sandbox"))
+        raise click.UsageError(f"name a sandbox workload: {names}, or a TOML file")
+    cases = [
+        case
+        for workload in expanded(workloads, "sandbox")
+        for case in make_sandbox_cases(workload, backends or DEFAULT_BACKENDS, overrides)
+    ]
+    return replace(plan, cases=tuple(cases))

@@ -25,7 +25,13 @@ from savermark.backends import _postgres_sql as queries
 from savermark.backends.base import Location
 from savermark.backends.postgres import PostgresBackend, PostgresStore
 from savermark.backends.postgres_place import place_name
-from savermark.backends.postgres_server import DSN_VARIABLE, embedded_server, redact, serve
+from savermark.backends.postgres_server import (
+    DSN_VARIABLE,
+    embedded_server,
+    mark_dsn,
+    redact,
+    serve,
+)
 from savermark.errors import BackendError
 from savermark.storage import TABLES
 from tiny_graph import drive, expected, read
@@ -280,6 +286,10 @@ def test_no_message_holds_the_password(tmp_path: Path, dsn: str) -> None:
 def test_redaction_withholds_what_it_cannot_check() -> None:
     assert redact("bad s3cret\nmore", "password=s3cret") == "bad ***"
     assert "s3cret" not in redact("bad s3cret", "postgresql://a:s3cret%@b")
+    with pytest.raises(BackendError, match="percent-encoded"):
+        mark_dsn("postgresql://u:s3/cret@h@h/d", "m")
+    with pytest.raises(BackendError, match="percent-encoded"):
+        mark_dsn("postgresql://u:s@3/cret@h/d", "m")
 
 
 def test_a_read_only_server_is_one_line(

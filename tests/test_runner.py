@@ -502,6 +502,8 @@ def test_exit_cause(code: int, printed: str, cause: str) -> None:
         ("postgresql://u:p%40ss@h/d?x=1", "postgresql://u:***@h/d?x=1"),
         ("host=h password=secret user=u", "host=h password=*** user=u"),
         ("password = 'two words' user=u", "password = *** user=u"),
+        (r"password='it\'s two' user=u", "password=*** user=u"),
+        ("postgresql://u:p@ss/w@h/d", "postgresql://u:***@h/d"),
         ("postgresql://u@h/d\nsecond", "postgresql://u@h/d second"),
         ("x" * 600, "x" * 499 + "…"),
     ],

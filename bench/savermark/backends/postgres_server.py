@@ -201,7 +201,8 @@ def mark_dsn(dsn: str, mark: str) -> str:
     """
     try:
         parts = conninfo_to_dict(dsn)
-        if "@" in str(parts.get("host", "")):
+        address = dsn.partition("://")[2].partition("?")[0]
+        if "@" in str(parts.get("host", "")) or address.count("@") > 1:
             raise BackendError(_NOT_A_DSN)
         parts.setdefault("connect_timeout", _CONNECT_SECONDS)
         return make_conninfo("", **{**parts, "application_name": mark})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = ("table", "json", "csv", "md")
+
+#: Options whose value may hold a password, in whatever quoting.
+_SECRET = ("--dsn", "--s3")
 
 Formatter = Callable[[Any], str]
 Shown = dict[str, tuple[str, Formatter]]  # column -> its heading and how its values read
@@ -52,6 +56,18 @@ def emit_frame(
 def emit_json(document: Any) -> None:
     """Print one JSON document on stdout."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def recorded_command(arguments: Sequence[str]) -> str:
+    """The command line as a result keeps it: without what --dsn and --s3 were given."""
+    kept = ["savermark"]
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if kept[-1] in _SECRET:
+            kept.append("***")
+        else:
+            kept.append(f"{option}=***" if option in _SECRET and "=" in argument else argument)
+    return shlex.join(kept)
 
 
 def remark(message: str, *, quiet: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import format_option, quiet_option, remark
+from savermark.cli.output import format_option, quiet_option, recorded_command, remark
 
 if TYPE_CHECKING:
     from savermark.runner import RunPlan, RunSummary
@@ -93,7 +92,7 @@ def command(
         allow_large=allow_large,
         dsn=dsn,
         keep=keep,
-        command=shlex.join(["savermark", *sys.argv[1:]]),
+        command=recorded_command(sys.argv[1:]),
     )
     if resume is not None:
         refuse_with_resume(workloads, profile, backends, overrides, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import format_option, quiet_option
+from savermark.cli.output import format_option, quiet_option, recorded_command
 from savermark.cli.run_verb import expanded, measured, refuse_with_resume
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def command(
         dsn=dsn,
         s3=s3,
         keep=keep,
-        command=shlex.join(["savermark", *sys.argv[1:]]),
+        command=recorded_command(sys.argv[1:]),
     )
     if resume is not None:
         refuse_with_resume(workloads, backends, overrides, out)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 WORKER = "savermark.worker"
 TAIL_BYTES = 16_384  # of what a worker prints; only its last line is ever shown
 REAP_SECONDS = 5.0
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]+(@)|(password\s*=\s*)('[^']*'|\S+)", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"(://[^:/@\s]*:)\S+(@)|(password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import pytest
 
 from fix_results import FakeCase, FakeRun, write_run
 from savermark.cli import VERBS, cli, run
+from savermark.cli.output import recorded_command
 from savermark.results import load_run
 
 SMALL = ("--set", "threads=1", "--set", "turns=2", "--set", "measure.cold=false", "--no-report")
@@ -66,6 +67,8 @@ def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "chat", "--set", "messages.kind=half"], "full"),
         (["run", "chat", "--repetitions", "0"], "1 or more"),
         (["run", "chat", "--timeout", "0"], "more than 0"),
+        (["run", "chat", "--timeout", "nan"], "more than 0"),
+        (["run", "chat", "--timeout", "inf"], "at most 86400"),
         (["run", "chat", "--resume", "latest"], "--resume takes everything"),
         (["run", "chat", "-b", "nowhere.at_all:factory"], "nowhere"),
         (["list", "workload"], "workloads"),
@@ -84,6 +87,15 @@ def test_mistakes_are_one_line_that_names_the_fix(
     code = 1 if "nowhere.at_all:factory" in argv else 2
     assert words in _fails(capsys, code, *argv, *out)
     assert not (tmp_path / "out").exists()  # nothing half-made is left
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("--dsn", "host=h password='se cret'", "-q"), ("--dsn=postgresql://u:se@cr/et@h/d", "-q")],
+)
+def test_no_quoting_brings_a_password_into_the_recorded_command(argv: tuple[str, ...]) -> None:
+    recorded = recorded_command(["run", "chat", *argv])
+    assert recorded.replace("=", " ").replace("'", "") == "savermark run chat --dsn *** -q"
 
 
 def test_a_syntax_error_has_line_and_column(

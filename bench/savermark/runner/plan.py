@@ -13,6 +13,7 @@ from savermark.units import format_bytes
 
 #: The largest case that is run unasked: beyond it, a trial takes minutes and gigabytes.
 CAP_BYTES = 2**30
+LONGEST_S = 86_400  # as `measure.timeout_s`: a trial is over in a day
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def check_plan(plan: RunPlan) -> None:
         raise UsageError(f"case {twice} is there twice: name each workload and backend once")
     if plan.repetitions is not None and plan.repetitions < 1:
         raise UsageError(f"repetitions is {plan.repetitions}: give 1 or more")
-    if plan.timeout_s is not None and plan.timeout_s <= 0:
-        raise UsageError(f"timeout is {plan.timeout_s:g} s: give more than 0")
+    if plan.timeout_s is not None and not 0 < plan.timeout_s <= LONGEST_S:
+        raise UsageError(f"timeout is {plan.timeout_s:g} s: give more than 0, at most {LONGEST_S}")
     for family, backend in dict.fromkeys((case.family, case.backend) for case in plan.cases):
         get_family(family).check_backend(backend)
 

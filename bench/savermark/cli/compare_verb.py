@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from savermark.cli.output import emit_frame, format_option
+from savermark.cli.output import emit_frame, emit_json, format_option, print_table
+
+if TYPE_CHECKING:
+    from savermark.compare import Comparison
 
 
 @click.command("compare", epilog="Example: savermark compare results/reference latest --format md")
@@ -31,6 +36,22 @@ def command(baseline: str, result: str, threshold: float | None, fmt: str) -> in
     comparison = compare_runs(a, b, **options)
     if fmt == "md":
         click.echo(to_markdown(comparison))
-    else:
+    elif fmt == "json":
+        emit_json(comparison.to_json())
+    elif fmt == "csv":
         emit_frame(comparison.to_frame(), fmt)
+    else:
+        _print_telling(comparison)
     return exit_code(comparison)
+
+
+def _print_telling(comparison: Comparison) -> None:
+    """What a person wants first: the verdict, and the rows that differ."""
+    from savermark.compare import HEADINGS, TELLING, as_text, verdict_line
+
+    click.echo(verdict_line(comparison).replace("*", "").replace("`", ""))
+    rows = [list(as_text(row)) for row in comparison.rows if row.verdict in TELLING]
+    if rows:
+        print_table(list(HEADINGS), rows)
+    for note in comparison.notes:
+        click.echo(note)

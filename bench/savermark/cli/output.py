@@ -50,7 +50,7 @@ def emit_frame(
         if fmt == "md":
             click.echo(_markdown(columns, rows))
         else:
-            _print_table(columns, rows, title)
+            print_table(columns, rows, title)
 
 
 def emit_json(document: Any) -> None:
@@ -102,7 +102,8 @@ def _markdown(columns: list[str], rows: list[list[str]]) -> str:
     return "\n".join([line(columns), line(["---"] * len(columns)), *map(line, rows)])
 
 
-def _print_table(columns: list[str], rows: list[list[str]], title: str) -> None:
+def print_table(columns: list[str], rows: list[list[str]], title: str = "") -> None:
+    """Print a table on stdout, numbers to the right, as wide as the terminal allows."""
     table = Table(title=title or None, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(row[index][:1].isdigit() or row[index] == "–" for row in rows)

@@ -24,7 +24,7 @@ from savermark.compare.model import (
     Row,
     Verdict,
 )
-from savermark.compare.render import to_markdown
+from savermark.compare.render import HEADINGS, TELLING, as_text, to_markdown, verdict_line
 from savermark.errors import NotComparableError
 from savermark.frame.build import case_values
 
@@ -37,14 +37,18 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "COMPARISON_VERSION",
+    "HEADINGS",
+    "TELLING",
     "Comparison",
     "Difference",
     "Kind",
     "Row",
     "Verdict",
+    "as_text",
     "compare_runs",
     "exit_code",
     "to_markdown",
+    "verdict_line",
 ]
 
 # When most times of several backends move one way by more than this, the machine may have.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from savermark.compare.model import Comparison, Row
 
-_HEAD = "| case | metric | A | B | ratio B/A | verdict | why |"
-_TELLING = (Verdict.WORSE, Verdict.BETTER, Verdict.NOT_COMPARABLE)
+HEADINGS = ("case", "metric", "A", "B", "ratio B/A", "verdict", "why")
+TELLING = (Verdict.WORSE, Verdict.BETTER, Verdict.NOT_COMPARABLE)
 _RULE = "| --- | --- | ---: | ---: | ---: | --- | --- |"
 
 
@@ -21,13 +21,13 @@ def to_markdown(comparison: Comparison) -> str:
     """A verdict line, the rows that tell something, the others folded, the surroundings."""
     rows = {verdict: [r for r in comparison.rows if r.verdict is verdict] for verdict in Verdict}
     lines = [
-        _verdict_line(comparison),
+        verdict_line(comparison),
         "",
         f"A: `{comparison.name_a}` (the baseline). B: `{comparison.name_b}`. "
         "Ratio is B/A; below 1 B needs less. Times are medians.",
         "",
     ]
-    telling = [row for verdict in _TELLING for row in rows[verdict]]
+    telling = [row for verdict in TELLING for row in rows[verdict]]
     lines += _table(telling) if telling else ["No metric is better or worse.", ""]
     for verdict in (Verdict.UNRESOLVED, Verdict.SAME):
         lines += _folded(verdict, rows[verdict])
@@ -44,7 +44,8 @@ def _folded(verdict: Verdict, rows: Sequence[Row]) -> Iterator[str]:
         yield from ("</details>", "")
 
 
-def _verdict_line(comparison: Comparison) -> str:
+def verdict_line(comparison: Comparison) -> str:
+    """One line of Markdown: the verdict, how often each, and what broke."""
     counts = ", ".join(
         f"{count} {verdict}" for verdict, count in comparison.counts.items() if count
     )
@@ -58,19 +59,17 @@ def _verdict_line(comparison: Comparison) -> str:
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     if not rows:
         return
-    yield _HEAD
+    yield _line(HEADINGS)
     yield _RULE
     for row in rows:
-        cells = (
-            f"`{row.case_id}`",
-            row.metric,
-            *_values(row),
-            _ratio(row),
-            row.verdict,
-            row.detail,
-        )
-        yield _line(cells)
+        case, *others = as_text(row)
+        yield _line((f"`{case}`", *others))
     yield ""
+
+
+def as_text(row: Row) -> tuple[str, ...]:
+    """The row as a person reads it, a cell for each of `HEADINGS`."""
+    return (row.case_id, row.metric, *_values(row), _ratio(row), row.verdict, row.detail)
 
 
 def _line(cells: Iterable[str]) -> str:

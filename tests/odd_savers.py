@@ -81,3 +81,17 @@ class SyncOnly(InMemorySaver):
 
     async def aput(self, *args: Any) -> Any:
         raise NotImplementedError
+
+
+class HalfList(InMemorySaver):
+    """Lists every other checkpoint only."""
+
+    def list(self, *args: Any, **options: Any) -> Any:
+        return list(super().list(*args, **options))[::2]
+
+
+class KeepsAll(InMemorySaver):
+    """Says it deleted a thread, and did not."""
+
+    def delete_thread(self, thread_id: str) -> None:
+        return

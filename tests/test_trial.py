@@ -101,6 +101,7 @@ def test_a_trial_on_a_real_store(
     assert promised >= {
         (Phase.LOADED, "final_state"),
         (Phase.LOADED, "tips"),
+        (Phase.LOADED, "history"),
         (Phase.LOADED, "sums"),
         (Phase.LOADED, "clone_rows"),
         (Phase.RETAINED, "deleted_rows"),
@@ -212,6 +213,16 @@ def test_a_saver_that_loses_writes_fails_the_trial_and_keeps_its_numbers(
     assert trial.cause.startswith("check final_state: ")
     assert "t00000/head: state" in trial.cause
     assert trial.samples
+
+
+@pytest.mark.parametrize(
+    ("saver", "check"), [("HalfList", "history"), ("KeepsAll", "deleted_state")]
+)
+def test_a_saver_that_lists_or_deletes_wrongly_is_found_out(
+    run: Callable[..., TrialResult], saver: str, check: str
+) -> None:
+    trial = run(f"odd_savers:{saver}")
+    assert (trial.status, [c.check for c in failed(trial)]) == (Status.FAILED, [check])
 
 
 def test_a_saver_without_the_api_is_unsupported(run: Callable[..., TrialResult]) -> None:

@@ -25,6 +25,7 @@ from savermark.trial.verify import (
     check_clone_rows,
     check_continuation,
     check_deletion,
+    check_gone,
     check_states,
     check_sums,
 )
@@ -145,5 +146,7 @@ async def _retain(ground: Ground, retain: Retain) -> frozenset[str]:
     if counted:
         untouched = names - done.deleted - done.pruned if before else set()
         check_deletion(ground, before, untouched, done.deleted, storage)
+    elif Capability.KEEPS in ground.store.capabilities:
+        await check_gone(ground, done.deleted)
     await check_states(ground, Phase.RETAINED, done.deleted, done.dropped)
     return done.deleted

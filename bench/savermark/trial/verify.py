@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from savermark.backends.base import Capability
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from langchain_core.runnables import RunnableConfig
+    from langgraph.types import StateSnapshot
 
     from savermark.script import ThreadScript
     from savermark.storage import StorageRow
@@ -146,6 +148,37 @@ def check_deletion(
             f"{name} changed" for name in sorted(untouched) if now.get(name) != before.get(name)
         ]
         ground.check(Phase.RETAINED, "untouched_rows", len(untouched), broken)
+
+
+async def check_gone(ground: Ground, deleted: Collection[str]) -> None:
+    """Deleted threads read back empty: all that can be asked of a store whose rows are hidden."""
+    broken = []
+    for name in sorted(deleted):
+        config: RunnableConfig = {"configurable": {"thread_id": name}}
+        if await ground.driver.call(ground.saver, "get_tuple", config) is not None:
+            broken.append(f"{name} has a checkpoint")
+    if deleted:
+        ground.check(Phase.RETAINED, "deleted_state", len(deleted), broken)
+
+
+def history_gap(rows: Sequence[StateSnapshot], limit: int) -> str | None:
+    """What is wrong with a thread's listed history; None for newest first, without a gap.
+
+    A parent may be missing only where the limit cut the list off.
+    """
+    ids = [_checkpoint_id(row.config) for row in rows]
+    if not ids:
+        return "no checkpoint"
+    if len(ids) > limit or any(older >= newer for newer, older in pairwise(ids)):
+        return f"{len(ids)} checkpoints, not the {limit} newest in order"
+    reach = ids[-1] if len(ids) == limit else ""
+    parents = {_checkpoint_id(row.parent_config) for row in rows if row.parent_config}
+    missing = sorted(parent for parent in parents - set(ids) if parent >= reach)
+    return f"{len(missing)} of {len(ids)} parents missing" if missing else None
+
+
+def _checkpoint_id(config: RunnableConfig) -> str:
+    return str(config["configurable"]["checkpoint_id"])
 
 
 async def check_continuation(ground: Ground, gone: Collection[str]) -> None:

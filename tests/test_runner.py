@@ -214,6 +214,7 @@ def test_failures_become_rows_and_the_run_goes_on(tmp_path: Path) -> None:
     summary = run_workloads(few, tmp_path / "run")
     assert summary.exit_code == 1
     assert summary.counts[Status.FAILED] == 5
+    assert all(trial.duration_ns and trial.started_at for trial in load_run(summary.path).trials)
     rows = {
         trial.case_id.partition("@")[2].rpartition(":")[2]: (trial.status, trial.cause)
         for trial in load_run(tmp_path / "run").trials

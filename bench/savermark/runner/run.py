@@ -154,12 +154,10 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
         result = TrialResult.from_json(end.result)
     else:
         get_family(case.family).sweep(case, location)
-        status = Status.TIMEOUT if end.timed_out else Status.FAILED
-        result = replace(
-            _row(planned, status, end.cause),
-            started_at=started_at,
-            duration_ns=time.monotonic_ns() - began_ns,
-        )
+        result = _row(planned, Status.TIMEOUT if end.timed_out else Status.FAILED, end.cause)
+    if not result.duration_ns:  # it did not come so far as to tell
+        taken = time.monotonic_ns() - began_ns
+        result = replace(result, started_at=started_at, duration_ns=taken)
     if not plan.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return result

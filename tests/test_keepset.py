@@ -9,6 +9,8 @@ import asyncio
 import itertools
 import json
 import operator
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -21,9 +23,13 @@ from langgraph.graph import END, START, StateGraph
 
 from fix_threads import Hand, Kept, at, clone, delete_others, history, snapshot
 from savermark.errors import UsageError
+from savermark.graphs import build_graph
+from savermark.graphs.play import play
 from savermark.history.keepset import akeep_set, keep_set
 from savermark.history.lineage import Channels, KeepSet, LineageError, keep_ids
 from savermark.recording import Recorder, RecordingSaver
+from savermark.script import state_digest, write_script
+from savermark.spec import load_workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,7 +234,8 @@ def fill(kept: Kept, thread: str, count: int) -> None:
     elif kept.name == "sqlite":
         kept.saver.conn.executemany(  # type: ignore[attr-defined]
             "INSERT INTO checkpoints SELECT thread_id, checkpoint_ns, ?, ?, type, checkpoint, "
-            "metadata FROM checkpoints WHERE thread_id = ? AND checkpoint_id = ?",
+            "metadata FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = '' "
+            "AND checkpoint_id = ?",
             [(name, up, thread, names[0]) for up, name in itertools.pairwise(names)],
         )
         kept.saver.conn.commit()  # type: ignore[attr-defined]
@@ -314,7 +321,7 @@ def test_an_integer_thread_id(kept: Kept) -> None:
         assert keep_set(kept.saver, at(number)) == {"c1", "c2"}
 
 
-def test_memory_finds_a_thread_kept_under_a_number(kept: Kept) -> None:
+def test_memory_finds_a_thread_kept_under_a_number() -> None:
     saver = InMemorySaver()
     Hand(saver, 7).put("c1", None, {"a": snapshot("s")}).put("c2", "c1", moved="a")  # type: ignore[arg-type]
     assert keep_set(saver, at(7)) == {"c1", "c2"}
@@ -351,6 +358,10 @@ def test_the_async_form_says_the_same(kept: Kept) -> None:
 CHANNELS = "abp"
 
 
+def kinds(number: int) -> list[Any]:
+    return [snapshot(number), [number], number, None]
+
+
 @st.composite
 def threads(draw: st.DrawFn) -> list[dict[str, Any]]:
     """What to put: forks, three channels, snapshots and plain seeds, None, shared versions."""
@@ -360,10 +371,7 @@ def threads(draw: st.DrawFn) -> list[dict[str, Any]]:
         held: dict[str, Any] = {}
         for channel in CHANNELS:
             held |= draw(
-                st.sampled_from(
-                    [{}, {}, {}, {channel: snapshot(number)}, {channel: [number]}]
-                    + [{channel: number}, {channel: None}]
-                )
+                st.sampled_from([{}, {}, {}, *({channel: held} for held in kinds(number))])
             )
         nodes.append(
             {
@@ -408,7 +416,8 @@ def test_random_threads_in_every_form(kept: Kept, run: int) -> None:
         target = image.row("", name)
         assert target is not None
         wanted = list(CHANNELS) if channels == "auto" else channels
-        sought = [c for c in wanted if c in target.versions and c not in target.stored]
+        held = target.stored | target.nulls
+        sought = [c for c in wanted if c in target.versions and c not in held]
         if channels == "auto" and any(row.counted for row in image.checkpoints):
             sought = [c for c in sought if c in target.counted]  # of the others nothing is certain
         sufficient(kept, hand.thread, name, found, sought)
@@ -499,6 +508,43 @@ def test_real_threads_read_the_same_after_everything_else_is_gone(
         assert digest(compiled.get_state(at(copied, name)).values) == digest(before)
         sizes.add(len(found))
     assert len(sizes) > 2
+
+
+WORKLOADS = {
+    "branching": ("turns=6", "model_bytes=30"),
+    "human-in-the-loop": ("turns=4", "model_bytes=30"),
+    "durations": ("turns=4", "model_bytes=30"),
+    "two-channels": ("turns=6", "model_bytes=30"),
+    "fan-out": ("turns=2", "model_bytes=30"),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_played_workloads_read_the_same_from_their_keep_set(kept: Kept, name: str) -> None:
+    """Forks, interrupts, duration copies and parallel writers, as the runtime stores them."""
+    overrides = [f"conversation.{key}" for key in WORKLOADS[name]]
+    overrides += ["conversation.threads=1", "state.messages.snapshot_frequency=4"]
+    spec = load_workload(name, overrides)[-1].spec
+    script = replace(write_script(spec)[0], thread_id=f"played-{name}")
+    compiled = build_graph(spec, kept.saver)
+    play(compiled, kept.saver, script, spec, lambda number: nullcontext())
+    image = kept.rows.image(script.thread_id)
+    rows = image.checkpoints
+    assert len(rows) >= 8 and any(row.counted for row in rows)
+    for row in [*rows[:: max(1, len(rows) // 5)], rows[-1]]:
+        found = keep(kept, script.thread_id, row.checkpoint_id, image=image)
+        assert isinstance(found, KeepSet)
+        copied = clone(kept, script.thread_id)
+        delete_others(kept, copied, found)
+        states = [
+            compiled.get_state(at(thread, row.checkpoint_id))
+            for thread in (script.thread_id, copied)
+        ]
+        assert state_digest(states[0].values) == state_digest(states[1].values)
+        assert (states[0].next, len(states[0].interrupts)) == (
+            states[1].next,
+            len(states[1].interrupts),
+        )
 
 
 def digest(state: Any) -> str:

@@ -66,10 +66,9 @@ def _threaded(rows: RowAccess) -> Runner:
 async def _sqlite(saver: AsyncSqliteSaver) -> AsyncIterator[AsyncRows]:
     from savermark.history.sqlite import SqliteRows
 
-    async with saver.lock:
-        await saver.setup()
-        async with saver.conn.execute("PRAGMA database_list") as cursor:
-            files = {row[1]: row[2] for row in await cursor.fetchall()}
+    await saver.setup()
+    async with saver.lock, saver.conn.execute("PRAGMA database_list") as cursor:
+        files = {row[1]: row[2] for row in await cursor.fetchall()}
     if not files["main"]:
         # No second connection reaches a database in memory, and this one belongs to the thread
         # that aiosqlite runs it on; sending a function there has no public name.

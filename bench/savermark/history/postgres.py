@@ -126,7 +126,7 @@ class PostgresRows:
                 raise BackendError("maintenance needs an autocommit connection: open one")
             cursor.execute(f"SELECT pg_advisory_lock({_LOCK})", (name,))
             try:
-                with _repeatable(cursor, "READ WRITE"):
+                with _repeatable(cursor):
                     yield PostgresTxn(self, cursor, name)
             finally:
                 with suppress(psycopg.Error):  # a broken connection has lost its locks
@@ -195,7 +195,7 @@ class PostgresRows:
 
     def read(self, threads: Sequence[str]) -> list[ThreadImage]:
         """The images of these threads: three statements on one snapshot (`streaming.Reader`)."""
-        with self.cursor() as cursor, _repeatable(cursor, "READ ONLY"):
+        with self.cursor() as cursor, _repeatable(cursor, ", READ ONLY"):
             return self.read_with(cursor, threads)
 
     def read_with(self, cursor: Cursor, threads: Sequence[str]) -> list[ThreadImage]:
@@ -259,9 +259,10 @@ class PostgresRows:
 
 
 @contextmanager
-def _repeatable(cursor: Cursor, mode: str) -> Iterator[None]:
+def _repeatable(cursor: Cursor, mode: str = "") -> Iterator[None]:
+    # Without a mode the session's own holds, so that a read-only one stays read-only.
     with cursor.connection.transaction():
-        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, {mode}")
+        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{mode}")
         yield
 
 

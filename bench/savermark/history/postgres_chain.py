@@ -7,8 +7,9 @@ is missing, a channel whose nature only ancestors can tell, an old format) `CHAI
 links by recursion instead.
 
 Parameters stand inside `(SELECT ...)`, so that the plan for any value is the plan for each: the
-server keeps it and plans no more. `OFFSET 0` makes each probe for a blob one search of the primary
-key; without it the planner may read the whole table of blobs into a hash.
+server keeps it and plans no more. `LIMIT 1` and `OFFSET 0` make each lookup one search of the
+primary key. Without them a planner without statistics reads a whole thread, or the whole table of
+blobs, for every link.
 """
 
 from __future__ import annotations
@@ -144,8 +145,9 @@ SELECT checkpoint_id AS id, nullif(parent_checkpoint_id, '') AS parent, {_COUNTE
         WHERE checkpoint -> 'channel_values' -> s.channel = 'true'
             AND {_blob("s.channel", _version("checkpoint", "s.channel"))}
     ) AS marked
-FROM checkpoints
-WHERE {_HERE} AND checkpoint_id = {{id}}
+FROM (
+    SELECT * FROM checkpoints WHERE {_HERE} AND checkpoint_id = {{id}} LIMIT 1
+) AS checkpoints
 """
 # Goes up from a checkpoint until every channel is found, or `chunk` rows; a circle ends there too.
 CHAIN = f"""
@@ -206,7 +208,7 @@ def _walked(
     asked: dict[str, Any],
     channels: Channels,
 ) -> KeepSet:
-    found = cursor.execute(TARGET.format(columns=rows.columns), asked).fetchone()
+    found = cursor.execute(TARGET.format(columns=rows.columns), asked, prepare=False).fetchone()
     if found is None:  # deleted between two statements
         return KeepSet()
     target = rows.checkpoint(found[:-2], found[-2])
@@ -237,7 +239,8 @@ class _Chain:
         """The checkpoint of this id, None when it is not stored."""
         row = next(self._rows, None)
         if row is None:
-            self._cursor.execute(CHAIN, {**self._asked, "id": name})
+            # A plan kept from when the table was small would read all of it for every link.
+            self._cursor.execute(CHAIN, {**self._asked, "id": name}, prepare=False)
             self._rows = iter(self._cursor.fetchall())
             row = next(self._rows, None)
         if row is None:

@@ -31,24 +31,38 @@ SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
     AND attname <> 'thread_id'
 """
-# Which rows of a table go along with chosen checkpoints, given as arrays of namespaces and ids.
-_CHOSEN = "(checkpoint_ns, checkpoint_id) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
-_NAMED = """
-(checkpoint_ns, channel, version) IN (
-    SELECT c.checkpoint_ns, v.key, v.value FROM checkpoints AS c
-    CROSS JOIN LATERAL jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
-    WHERE c.thread_id = %s AND (c.checkpoint_ns, c.checkpoint_id) IN (
-        SELECT * FROM unnest(%s::text[], %s::text[])
-    )
-)
+# Rows by their keys: `LIMIT 1` makes each key one search of the primary key. A join is planned
+# from what is known of the table, which for a thread that has just grown is nothing.
+_WRITES = f"""
+ctid = ANY(ARRAY(
+    SELECT w.ctid FROM unnest(%s::text[], %s::text[], %s::int[]) AS k (id, task, idx)
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM checkpoint_writes
+        WHERE {_SPACE} AND checkpoint_id = k.id AND task_id = k.task AND idx = k.idx LIMIT 1
+    ) AS w
+))
 """
-_CUT = """
-UPDATE checkpoints SET parent_checkpoint_id = NULL
-WHERE thread_id = %s AND parent_checkpoint_id IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM checkpoints AS p WHERE p.thread_id = checkpoints.thread_id
-        AND p.checkpoint_ns = checkpoints.checkpoint_ns
-        AND p.checkpoint_id = checkpoints.parent_checkpoint_id
-)
+_BLOBS = f"""
+ctid = ANY(ARRAY(
+    SELECT b.ctid FROM unnest(%s::text[], %s::text[]) AS k (channel, version)
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM checkpoint_blobs
+        WHERE {_SPACE} AND channel = k.channel AND version = k.version LIMIT 1
+    ) AS b
+))
+"""
+_NAMED = f"""
+ctid = ANY(ARRAY(
+    SELECT b.ctid FROM (
+        SELECT DISTINCT v.key AS channel, v.value AS version FROM checkpoints
+        CROSS JOIN LATERAL jsonb_each_text(checkpoint -> 'channel_versions') AS v
+        WHERE {_SPACE} AND checkpoint_id = ANY(%s)
+    ) AS k
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM checkpoint_blobs
+        WHERE {_SPACE} AND channel = k.channel AND version = k.version LIMIT 1
+    ) AS b
+))
 """
 
 
@@ -75,9 +89,7 @@ class PostgresTxn:
         """A statement for each namespace and chunk."""
         return sum(
             self._run(
-                f"DELETE FROM checkpoint_writes WHERE {_SPACE} AND (checkpoint_id, task_id, idx) "
-                "IN (SELECT * FROM unnest(%s::text[], %s::text[], %s::int[]))",
-                *(self.thread_id, space, *columns),
+                f"DELETE FROM checkpoint_writes WHERE {_WRITES}", *columns, self.thread_id, space
             )
             for space, columns in _by_space(keys, chunk)
         )
@@ -90,9 +102,7 @@ class PostgresTxn:
         """A statement for each namespace and chunk."""
         return sum(
             self._run(
-                f"DELETE FROM checkpoint_blobs WHERE {_SPACE} AND (channel, version) "
-                "IN (SELECT * FROM unnest(%s::text[], %s::text[]))",
-                *(self.thread_id, space, *columns),
+                f"DELETE FROM checkpoint_blobs WHERE {_BLOBS}", *columns, self.thread_id, space
             )
             for space, columns in _by_space(keys, chunk)
         )
@@ -162,16 +172,26 @@ class PostgresTxn:
     def copy_rows(
         self, target_thread: str, checkpoints: Collection[CheckpointKey] | None = None
     ) -> int:
-        """INSERT .. SELECT, one statement a table."""
+        """INSERT .. SELECT, one statement a table; for chosen checkpoints in each namespace."""
         if self.beside(target_thread).holds_rows():
             raise target_in_use(target_thread)
         if checkpoints is None:
-            return sum(self._copy(table, target_thread, "true", ()) for table in _NAMES)
-        keys = [[key[0] for key in checkpoints], [key[1] for key in checkpoints]]
-        count = self._copy("checkpoints", target_thread, _CHOSEN, keys)
-        count += self._copy("writes", target_thread, _CHOSEN, keys)
-        count += self._copy("blobs", target_thread, _NAMED, [self.thread_id, *keys])
-        self._run(_CUT, target_thread)
+            where = ("thread_id = %s", (self.thread_id,))
+            return sum(self._copy(table, target_thread, *where) for table in _NAMES)
+        return sum(
+            self._copy_chosen(target_thread, (self.thread_id, space), ids)
+            for space, (ids,) in _by_space(checkpoints, len(checkpoints))
+        )
+
+    def _copy_chosen(self, target: str, space: tuple[str, str], ids: list[str]) -> int:
+        chosen = (f"{_SPACE} AND checkpoint_id = ANY(%s)", (*space, ids))
+        count = self._copy("checkpoints", target, *chosen) + self._copy("writes", target, *chosen)
+        count += self._copy("blobs", target, _NAMED, (*space, ids, *space))
+        self._run(
+            f"UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE {_SPACE} "
+            "AND parent_checkpoint_id <> ALL(%s)",
+            *(target, space[1], ids),
+        )
         return count
 
     def beside(self, thread_id: str | int) -> PostgresTxn:
@@ -201,13 +221,17 @@ class PostgresTxn:
         name = _NAMES[table]
         columns = (self._cursor.execute(_COLUMNS, (name,)).fetchone() or ("",))[0]
         return self._run(
-            f"INSERT INTO {name} (thread_id, {columns}) SELECT %s, {columns} FROM {name} "
-            f"WHERE thread_id = %s AND {where}",
-            *(target, self.thread_id, *values),
+            f"INSERT INTO {name} (thread_id, {columns}) "
+            f"SELECT %s, {columns} FROM {name} WHERE {where}",
+            *(target, *values),
         )
 
     def _run(self, statement: str, *values: Any) -> int:
-        return self._cursor.execute(statement, values, prepare=False).rowcount
+        cursor = self._cursor.execute(statement, values, prepare=False)
+        if cursor.rowcount < 0:  # in pipeline mode the count comes with the next sync
+            with cursor.connection.pipeline():
+                pass
+        return cursor.rowcount
 
 
 def _by_space(keys: Iterable[tuple[Any, ...]], chunk: int) -> Iterator[tuple[str, list[list[Any]]]]:

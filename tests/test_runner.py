@@ -480,6 +480,31 @@ def test_an_interrupted_run_cleans_up(
     assert (run.trials, run.complete) == ([], False)
 
 
+def test_the_next_run_removes_what_a_killed_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    (tmp_path / "scratch" / "savermark-of-others").mkdir(parents=True)
+    with started(tmp_path / "run", "STUB", "hang", "null") as living:
+        wait_until(lambda: len(left(tmp_path)) == 1, "the run did not start")
+        (of_the_living,) = left(tmp_path)
+        with started(tmp_path / "killed", "STUB", "hang", "null") as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # a trial was started
+            process.send_signal(signal.SIGKILL)
+        assert len(left(tmp_path)) == 2
+        with started(tmp_path / "next", "STUB", "ok", "null") as process:
+            assert process.wait() == 0
+        assert left(tmp_path) == {of_the_living}
+        living.send_signal(signal.SIGTERM)
+        assert living.wait() == 130
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == ["savermark-of-others"]
+
+
+def left(tmp_path: Path) -> set[Path]:
+    return {lock.parent for lock in (tmp_path / "scratch").glob("*/scratch.lock")}
+
+
 # --- how a worker ended ---------------------------------------------------------------------------
 
 

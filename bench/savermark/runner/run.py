@@ -29,7 +29,6 @@ from savermark.results import (
     locked,
     prepare_folder,
     trim,
-    write_problem,
 )
 from savermark.runner.plan import (
     Planned,
@@ -41,6 +40,7 @@ from savermark.runner.plan import (
 )
 from savermark.runner.progress import Progress, RunSummary, Silent
 from savermark.runner.resume import check_resume
+from savermark.runner.scratch import scratch_folder, scratch_problem
 from savermark.trial import location_to_json, redact, run_child
 
 
@@ -67,7 +67,7 @@ def _run(plan: RunPlan, out: Path, progress: Progress) -> RunSummary:
     skipped = oversized(plan, todo)
     todo = [planned for planned in todo if planned not in skipped]
     with ExitStack() as stack:
-        scratch = stack.enter_context(_scratch(plan.keep))
+        scratch = stack.enter_context(scratch_folder(plan.keep))
         servers = _start_services(stack, todo, scratch, plan)
         path = _open_result(plan, out, environment)
         progress.started(len(todo), len(finished))
@@ -138,7 +138,7 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
     try:
         folder = Path(tempfile.mkdtemp(prefix="trial-", dir=scratch))
     except OSError as error:
-        raise ResultError(_scratch_problem(scratch, error)) from error
+        raise ResultError(scratch_problem(scratch, error)) from error
     location = Location(folder, folder.name.removeprefix("trial-"), dsn)
     job = {
         "kind": "trial",
@@ -179,26 +179,6 @@ def _finish(path: Path, resumed: int, added: bool) -> RunSummary:
         counts = {str(status): count for status, count in summary.counts.items()}
         append(path, {"record": "end", "finished_at": now, **counts})
     return summary
-
-
-def _scratch_problem(place: Path, error: OSError) -> str:
-    return write_problem(place, error).replace(
-        "name another folder with --out", "free some space, or set TMPDIR to another folder"
-    )
-
-
-@contextmanager
-def _scratch(keep: bool) -> Iterator[Path]:
-    """A folder for stores and services, removed at the end."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="savermark-"))
-    except OSError as error:
-        raise ResultError(_scratch_problem(Path(tempfile.gettempdir()), error)) from error
-    try:
-        yield folder
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

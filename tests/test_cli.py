@@ -202,6 +202,6 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "--resume" in err
+    assert f"--resume {out}" in err
     assert "Traceback" not in err
     assert load_run(out).complete is False

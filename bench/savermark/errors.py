@@ -40,6 +40,12 @@ class ResultError(SavermarkError):
     """A result that cannot be read, written or resumed."""
 
 
+class Interrupted(SavermarkError):
+    """Somebody stopped a run; what it had finished is on disk."""
+
+    exit_code = 130
+
+
 class NotComparableError(SavermarkError):
     """Two results whose checked facts differ."""
 

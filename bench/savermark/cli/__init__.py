@@ -85,7 +85,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted; finished trials are kept, `savermark run --resume latest` goes on")
+        _complain("interrupted")
         return 130
     except BrokenPipeError:  # the reader of stdout left, as `| head` does
         sys.stderr.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from savermark.cli.output import format_option, quiet_option, recorded_command, remark
 
 if TYPE_CHECKING:
+    from savermark.errors import Interrupted
     from savermark.runner import RunPlan, RunSummary
 
 DEFAULT_BACKENDS = ("memory", "sqlite", "postgres")
@@ -109,12 +111,26 @@ def measured(
     from savermark.runner import run_workloads
 
     plan, folder = (plan, _folder(out)) if resume is None else _resumed(plan, resume)
-    with progress_for(quiet=quiet) as progress:
-        summary = run_workloads(plan, folder, progress)
-    if not no_report:
-        _report(summary, fmt, quiet=quiet)
+    try:
+        with progress_for(quiet=quiet) as progress:
+            summary = run_workloads(plan, folder, progress)
+        if not no_report:
+            _report(summary, fmt, quiet=quiet)
+    except KeyboardInterrupt:
+        raise _interrupted(folder) from None
     remark(f"result: {summary.path.parent}", quiet=quiet)
     return summary.exit_code
+
+
+def _interrupted(folder: Path) -> Interrupted:
+    from savermark.errors import Interrupted
+    from savermark.results import RUN_FILE
+
+    if not (folder / RUN_FILE).is_file():
+        return Interrupted("interrupted before the first trial: nothing is left behind")
+    return Interrupted(
+        f"interrupted; finished trials are kept, --resume {shlex.quote(str(folder))} goes on"
+    )
 
 
 def _planned(

@@ -20,6 +20,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from psycopg.conninfo import make_conninfo
 from psycopg_pool import ConnectionPool
 
 from fix_threads import Hand, Kept, at, clone, snapshot
@@ -432,6 +433,21 @@ def test_nesting_is_refused_and_does_not_hang(kept: Kept) -> None:
         assert txn.image().rows
 
 
+@on("sqlite", "postgres")
+def test_a_saver_whose_list_is_half_read_is_in_use(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T37, where the saver itself would wait for ever."""
+    monkeypatch.setattr("savermark.history.turn.PATIENCE", 0.05)
+    hand = small(kept)
+    listed = kept.saver.list(at(hand.thread))
+    next(listed)
+    with pytest.raises(ThreadBusy, match="to the end"):
+        kept.rows.image(hand.thread)
+    assert len(list(listed)) == 2
+    assert kept.rows.image(hand.thread).rows
+
+
 # --- SQLite -------------------------------------------------------------------------------------
 
 
@@ -549,6 +565,11 @@ def others(kept: Kept) -> Iterator[PostgresSaver]:
         yield saver
 
 
+def dsn_of(saver: PostgresSaver) -> str:
+    info = saver.conn.info  # type: ignore[union-attr]
+    return make_conninfo(info.dsn, password=info.password or None)
+
+
 @on("postgres")
 def test_postgres_holds_off_other_jobs_on_the_thread(kept: Kept, others: PostgresSaver) -> None:
     hand, other = small(kept), small(kept)
@@ -609,7 +630,8 @@ def test_postgres_releases_its_locks(kept: Kept, others: PostgresSaver) -> None:
             txn.beside("another")
             raise RuntimeError
     held = others.conn.execute(  # type: ignore[union-attr]
-        "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'"
+        "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())"
     ).fetchone()
     assert held == {"n": 0}
 
@@ -617,7 +639,7 @@ def test_postgres_releases_its_locks(kept: Kept, others: PostgresSaver) -> None:
 @on("postgres")
 def test_postgres_wants_a_connection_of_the_right_kind(kept: Kept, others: PostgresSaver) -> None:
     hand = small(kept)
-    dsn = others.conn.info.dsn  # type: ignore[union-attr]
+    dsn = dsn_of(others)
     with psycopg.connect(dsn) as plain:
         rows = PostgresRows(plain)
         assert rows.image(hand.thread).rows  # reading ends its own transaction
@@ -634,7 +656,7 @@ def test_postgres_wants_a_connection_of_the_right_kind(kept: Kept, others: Postg
 @on("postgres")
 def test_postgres_takes_a_pool_and_a_read_only_session(kept: Kept, others: PostgresSaver) -> None:
     hand = small(kept)
-    dsn = others.conn.info.dsn  # type: ignore[union-attr]
+    dsn = dsn_of(others)
     with ConnectionPool(dsn, min_size=1, max_size=2, kwargs={"autocommit": True}) as pool:
         saver = PostgresSaver(pool)  # type: ignore[arg-type]
         rows = row_access(saver)
@@ -653,7 +675,7 @@ def test_postgres_takes_a_pool_and_a_read_only_session(kept: Kept, others: Postg
 @on("postgres")
 def test_postgres_in_pipeline_mode(kept: Kept, others: PostgresSaver) -> None:
     hand = small(kept)
-    dsn = others.conn.info.dsn  # type: ignore[union-attr]
+    dsn = dsn_of(others)
     with PostgresSaver.from_conn_string(dsn, pipeline=True) as saver:
         rows = row_access(saver)
         assert rows.image(hand.thread) == kept.rows.image(hand.thread)
@@ -677,10 +699,11 @@ def test_postgres_tells_a_marker_without_its_blob(kept: Kept, others: PostgresSa
 @on("postgres")
 def test_postgres_reads_tables_older_than_task_paths(kept: Kept, others: PostgresSaver) -> None:
     hand = small(kept)
-    with psycopg.connect(others.conn.info.dsn, autocommit=True) as connection:  # type: ignore[union-attr]
+    with psycopg.connect(dsn_of(others), autocommit=True) as connection:
+        (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
-            connection.execute(f"CREATE TEMP TABLE {table} (LIKE public.{table})")
-            connection.execute(f"INSERT INTO {table} SELECT * FROM public.{table}")
+            connection.execute(f"CREATE TEMP TABLE {table} (LIKE {schema}.{table})")
+            connection.execute(f"INSERT INTO {table} SELECT * FROM {schema}.{table}")
         connection.execute("ALTER TABLE pg_temp.checkpoint_writes DROP COLUMN task_path")
         rows = PostgresRows(connection)
         image = rows.image(hand.thread)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,16 @@ from savermark.history.image import BlobRow, CheckpointRow, ThreadImage, WriteRo
 from savermark.history.postgres_txn import PostgresTxn
 from savermark.history.rows import BATCH, CHUNK, ThreadBusy
 from savermark.history.streaming import pages, stream
+from savermark.history.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from langgraph.checkpoint.postgres import PostgresSaver
     from psycopg_pool import ConnectionPool
 
     from savermark.history.lineage import Channels, KeepSet
+    from savermark.history.turn import Lock
 
     Cursor = psycopg.Cursor[tuple[Any, ...]]
 
@@ -72,12 +72,11 @@ class PostgresRows:
     def __init__(
         self,
         connection: psycopg.Connection[Any] | ConnectionPool[Any],
-        lock: AbstractContextManager[Any] | None = None,
+        lock: Lock | None = None,
     ) -> None:
         self.connection = connection
-        self._lock = lock or threading.RLock()
+        self._turn = Turn(lock)
         self._paths: bool | None = None
-        self._user: int | None = None  # the OS thread inside, which would wait for itself
 
     @classmethod
     def of(cls, saver: PostgresSaver) -> PostgresRows:
@@ -140,10 +139,7 @@ class PostgresRows:
     @contextmanager
     def cursor(self) -> Iterator[Cursor]:
         """A cursor under the lock; what Postgres raises inside comes as `BackendError`."""
-        if self._user == threading.get_ident():
-            raise BackendError("a transaction of this thread is open: use its methods, or leave it")
-        with self._lock:
-            self._user = threading.get_ident()
+        with self._turn.taken():
             try:
                 with (
                     self._connected() as connection,
@@ -154,8 +150,6 @@ class PostgresRows:
                 raise ThreadBusy(f"{one_line(error)}: another session changed it too") from error
             except psycopg.Error as error:
                 raise BackendError(one_line(error)) from error
-            finally:
-                self._user = None
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from contextlib import contextmanager, nullcontext
 from itertools import groupby
 from operator import itemgetter
@@ -17,16 +16,17 @@ from savermark.history.image import CheckpointRow, ThreadImage, WriteRow
 from savermark.history.rows import BATCH, CHUNK, ThreadBusy
 from savermark.history.sqlite_txn import SqliteTxn
 from savermark.history.streaming import pages, stream
+from savermark.history.turn import Turn
 from savermark.history.wire import outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     from savermark.history.lineage import Channels, KeepSet
+    from savermark.history.turn import Lock
 
 _TABLES = ("checkpoints", "writes")
 _NAMES = 500  # ids in one statement: the first SQLite builds take 999 parameters
@@ -48,14 +48,13 @@ class SqliteRows:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        lock: AbstractContextManager[Any] | None = None,
+        lock: Lock | None = None,
         serde: SerializerProtocol | None = None,
     ) -> None:
         self.connection = connection
         self.serde = serde
-        self._lock = lock or threading.RLock()
+        self._turn = Turn(lock)
         self._paths: bool | None = None
-        self._user: int | None = None  # the OS thread inside, which would wait for itself
 
     @classmethod
     def of(cls, saver: SqliteSaver) -> SqliteRows:
@@ -113,10 +112,7 @@ class SqliteRows:
     @contextmanager
     def cursor(self) -> Iterator[sqlite3.Cursor]:
         """A cursor under the lock; what SQLite raises inside comes as `BackendError`."""
-        if self._user == threading.get_ident():
-            raise BackendError("a transaction of this thread is open: use its methods, or leave it")
-        with self._lock:
-            self._user = threading.get_ident()
+        with self._turn.taken():
             cursor = self.connection.cursor()
             cursor.row_factory = None  # the application may have set another one
             try:
@@ -129,7 +125,6 @@ class SqliteRows:
                 raise BackendError(one_line(error)) from error
             finally:
                 cursor.close()
-                self._user = None
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Cursor]:

@@ -26,7 +26,18 @@ from savermark.plots.tradeoff import storage_against_latency
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PLOTS", "Drawing", "Frames", "NoData", "Plot", "draw", "draw_all", "to_png", "to_svg"]
+__all__ = [
+    "PLOTS",
+    "Drawing",
+    "Frames",
+    "NoData",
+    "Plot",
+    "draw",
+    "draw_all",
+    "planned",
+    "to_png",
+    "to_svg",
+]
 
 PNG_DPI = 160
 
@@ -65,17 +76,25 @@ def draw(plot: Plot, frames: Frames, workload: str) -> Drawing:
     return Drawing(name, plot.kind, plot.title, workload, caption, figure)
 
 
-def draw_all(frames: Frames) -> Iterator[Drawing]:
-    """Every plot of every workload, one at a time, in the order of the page.
+def planned(frames: Frames) -> list[tuple[Plot, str]]:
+    """Every plot and its workload, in the order of the page.
 
     The frame `families` (workload, family) says which plots a workload has; without it, savers'.
     """
     trials, known = frames["trials"], frames.get("families")
     families = {} if known is None else dict(zip(known["workload"], known["family"], strict=True))
-    for workload in dict.fromkeys(trials["workload"].astype(str)):
-        for plot in PLOTS:
-            if families.get(workload, "savers") in plot.families:
-                yield draw(plot, frames, workload)
+    return [
+        (plot, workload)
+        for workload in dict.fromkeys(trials["workload"].astype(str))
+        for plot in PLOTS
+        if families.get(workload, "savers") in plot.families
+    ]
+
+
+def draw_all(frames: Frames) -> Iterator[Drawing]:
+    """Every plot of every workload, one at a time, in the order of the page."""
+    for plot, workload in planned(frames):
+        yield draw(plot, frames, workload)
 
 
 def to_svg(figure: Figure) -> str:

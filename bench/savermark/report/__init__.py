@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from savermark.frame import FRAMES, load_runs, to_frame
-from savermark.plots import Drawing, draw_all, to_png, to_svg
 from savermark.report.files import drop_others, write_frame, write_whole
+from savermark.report.gallery import draw_pictures
 from savermark.report.markdown import markdown
 from savermark.report.page import page
-from savermark.report.picture import Picture
 from savermark.report.story import tell, usable
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def write_report(run_dir: str | Path) -> Report:
         path for kind in FRAMES for path in write_frame(folder / "frames", kind, frames[kind])
     ]
     drop_others(folder / "frames", written, (".csv", ".parquet"))
-    pictures = [_keep(folder / "plots", drawing) for drawing in draw_all(drawable(run, frames))]
+    pictures = draw_pictures(drawable(run, frames), folder / "plots")
     plots = [path for picture in pictures for path in picture.paths]
     drop_others(folder / "plots", plots, (".svg", ".png"))
     chapters = tell(run, frames["summary"])
@@ -54,18 +53,6 @@ def write_report(run_dir: str | Path) -> Report:
     write_whole(html, page(run, frames, chapters, pictures).encode("utf-8"))
     write_whole(text, markdown(run, frames, chapters, pictures).encode("utf-8"))
     return Report(html, text, tuple(plots), tuple(written))
-
-
-def _keep(folder: Path, drawing: Drawing) -> Picture:
-    """Save a drawing as SVG and PNG; the figure itself is not kept."""
-    known = (drawing.name, drawing.kind, drawing.title, drawing.workload)
-    if drawing.figure is None:
-        return Picture(*known, "", "", (), drawing.reason)
-    svg = to_svg(drawing.figure)
-    paths = (folder / f"{drawing.name}.svg", folder / f"{drawing.name}.png")
-    write_whole(paths[0], svg.encode("utf-8"))
-    write_whole(paths[1], to_png(drawing.figure))
-    return Picture(*known, drawing.caption, svg, paths)
 
 
 def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

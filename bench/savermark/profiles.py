@@ -11,6 +11,7 @@ from savermark.trial import Case
 BOTH_MODES = 'state.messages.kind=["full", "delta"]'
 # Threads of 3 to 24 turns: how the bytes grow with the turns shows within one small run.
 LENGTHS = 'conversation.turns={ dist = "lognormal", median = 9, sigma = 0.9, min = 3, max = 24 }'
+SHORT = 'conversation.turns={ dist = "lognormal", median = 4, sigma = 0.9, min = 2, max = 8 }'
 BOTH_APIS = 'run.api=["sync", "async"]'
 
 
@@ -45,10 +46,8 @@ PROFILES = {
             "quick",
             "three workloads, full against delta, small: under 90 s on two cores",
             (
-                Entry(
-                    ("chat", "tool-heavy", "branching"),
-                    (BOTH_MODES, "conversation.threads=5", LENGTHS, "measure.reads=9"),
-                ),
+                Entry(("chat", "branching"), (BOTH_MODES, "conversation.threads=5", LENGTHS)),
+                Entry(("tool-heavy",), (BOTH_MODES, "conversation.threads=4", SHORT)),
             ),
             quick=True,
         ),

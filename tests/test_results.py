@@ -161,6 +161,7 @@ def test_a_foreign_trial_is_named_by_its_line(folder: Path) -> None:
         ('{"record": "end"}\n', "first line is not a run record"),
         ('{"record": "run"}\n', "states no schema version"),
         ('{"record": "run", "schema_version": 99}\n', "newer than 1, .*: upgrade savermark"),
+        ('{"record": "run", "schema_version": 1}\n', "lacks run_id, created_at, profile, seed"),
         ("not json\n", "line 1: not a JSON record"),
     ],
 )

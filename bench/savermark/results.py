@@ -28,6 +28,7 @@ LOCK_FILE = "run.lock"
 RESULTS = Path("results/local")
 LATEST = "latest"
 
+_HEADER = ("run_id", "created_at", "profile", "seed", "environment", "cases")
 _TRIAL_LINE = re.compile(rb'\{"record": ?"trial"')
 
 Record = dict[str, Any]
@@ -173,6 +174,7 @@ def load_run(path: Path | str) -> RunResult:
     if not records or records[0].get("record") != "run":
         raise ResultError(f"{file} is no result: its first line is not a run record")
     records = upgrade(records, file)
+    _check_header(records[0], file)
     run = RunResult(file, records[0], truncated_line=truncated)
     trials: dict[tuple[str, int], TrialResult] = {}
     for number, record in enumerate(records[1:], start=2):
@@ -182,6 +184,14 @@ def load_run(path: Path | str) -> RunResult:
     run.trials = list(trials.values())
     run.complete = records[-1].get("record") == "end"
     return run
+
+
+def _check_header(header: Record, file: Path) -> None:
+    lacks = [name for name in _HEADER if name not in header]
+    if not lacks and not all({"case_id", "fingerprint"} <= set(case) for case in header["cases"]):
+        lacks = ["case_id or fingerprint of a case"]
+    if lacks:
+        raise ResultError(f"{file} is no result: its first line lacks {', '.join(lacks)}")
 
 
 def upgrade(records: Records, file: Path) -> Records:

@@ -180,23 +180,13 @@ def needs(
         kept.add(target.parent_id)
     row, counting = target, bool(target.counted)
     while (certain or doubtful) and row.parent_id is not None:
-        above = yield row.parent_id
-        if above is None:
-            raise LineageError.broken(thread_id, row.checkpoint_ns, *_link(row))
-        row = _readable(thread_id, above)
-        if row.checkpoint_id in seen:
-            raise LineageError.circle(thread_id, row.checkpoint_ns, row.checkpoint_id)
-        seen.add(row.checkpoint_id)
+        row = _linked(thread_id, row, (yield row.parent_id), seen)
         trail.append(row.checkpoint_id)
         counting = counting or bool(row.counted)
-        proven = doubtful & (row.counted | row.snapshots)
-        settled = (doubtful - proven) & row.stored
-        certain |= proven
-        if certain or (settled and not counting):
+        certain, doubtful, needed = _settle(row, certain, doubtful, counting)
+        if needed:
             kept.update(trail)
             trail.clear()
-        certain -= row.stored
-        doubtful -= proven | settled
         if memo is not None and not doubtful:
             if certain <= memo.get(row.checkpoint_id, NOTHING):
                 break
@@ -204,6 +194,30 @@ def needs(
     if doubtful and not counting:
         kept.update(trail)
     return KeepSet(kept, {target.checkpoint_id})
+
+
+def _linked(
+    thread_id: str, child: CheckpointRow, found: CheckpointRow | None, seen: set[str]
+) -> CheckpointRow:
+    """The parent as it was found, if the chain can go on there."""
+    if found is None:
+        raise LineageError.broken(thread_id, child.checkpoint_ns, *_link(child))
+    row = _readable(thread_id, found)
+    if row.checkpoint_id in seen:
+        raise LineageError.circle(thread_id, row.checkpoint_ns, row.checkpoint_id)
+    seen.add(row.checkpoint_id)
+    return row
+
+
+def _settle(
+    row: CheckpointRow, certain: set[str], doubtful: set[str], counting: bool
+) -> tuple[set[str], set[str], bool]:
+    """What is still sought above an ancestor, and whether it and what lies below are needed."""
+    proven = doubtful & (row.counted | row.snapshots)
+    settled = (doubtful - proven) & row.stored
+    wanted = certain | proven
+    needed = bool(wanted) or (bool(settled) and not counting)
+    return wanted - row.stored, doubtful - proven - settled, needed
 
 
 def keep_ids(

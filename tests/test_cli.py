@@ -69,7 +69,8 @@ def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "chat", "--timeout", "0"], "more than 0"),
         (["run", "chat", "--timeout", "nan"], "more than 0"),
         (["run", "chat", "--timeout", "inf"], "at most 86400"),
-        (["run", "chat", "--resume", "latest"], "--resume takes everything"),
+        (["run", "--resume", "latest", "--out", "x"], "leave --out out"),
+        (["run", "--resume", "latest", "--set", "turns=3"], "name the workloads, too"),
         (["run", "chat", "-b", "nowhere.at_all:factory"], "nowhere"),
         (["list", "workload"], "workloads"),
         (["show", "--frame", "storrage", "RESULT"], "did you mean 'storage'"),
@@ -82,8 +83,6 @@ def test_mistakes_are_one_line_that_names_the_fix(
     result = write_run(tmp_path / "result", FakeRun([FakeCase()]))
     argv = [str(result) if word == "RESULT" else word for word in argv]
     out = ["--out", str(tmp_path / "out")] if argv[:2] == ["run", "chat"] else []
-    if "--resume" in argv:
-        out = []
     code = 1 if "nowhere.at_all:factory" in argv else 2
     assert words in _fails(capsys, code, *argv, *out)
     assert not (tmp_path / "out").exists()  # nothing half-made is left
@@ -176,6 +175,19 @@ def test_run_show_and_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run(["show", out, "--format", "md"]) == 0
     assert capsys.readouterr().out.startswith("| workload |")
     assert "already holds a result" in _fails(capsys, 1, *argv)
+
+
+def test_a_changed_workload_file_is_not_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "mine.toml", str(tmp_path / "out")
+    file.write_text("[conversation]\nthreads = 1\nturns = 2\n", encoding="utf-8")
+    assert run(["run", str(file), "-b", "null", "--out", out, "--no-report", "-q"]) == 0
+    again = ["run", str(file), "-b", "null", "--resume", out, "--no-report", "-q"]
+    assert run(again) == 0
+    file.write_text("[conversation]\nthreads = 1\nturns = 3\n", encoding="utf-8")
+    capsys.readouterr()
+    assert "changed since the result was started" in _fails(capsys, 1, *again)
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ def test_a_trial_that_was_run_again_replaces_the_earlier_one(folder: Path) -> No
 def test_finished_trials() -> None:
     run = results.RunResult(None, HEADER, [trial(0), trial(1, Status.SKIPPED)])  # type: ignore[arg-type]
     assert finished_trials(run) == {("chat@memory", 0), ("chat@memory", 1)}
-    assert finished_trials(run, retry_skipped=True) == {("chat@memory", 0)}
+    assert finished_trials(run, {Status.SKIPPED}) == {("chat@memory", 0)}
 
 
 # --- damage ---------------------------------------------------------------------------------------

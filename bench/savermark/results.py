@@ -13,7 +13,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -268,13 +268,9 @@ def _info(file: Path) -> RunInfo:
     )
 
 
-def finished_trials(run: RunResult, *, retry_skipped: bool = False) -> set[tuple[str, int]]:
-    """(case id, repetition) of what a resumed run need not do again."""
-    return {
-        (trial.case_id, trial.repetition)
-        for trial in run.trials
-        if not (retry_skipped and trial.status is Status.SKIPPED)
-    }
+def finished_trials(run: RunResult, retry: Collection[Status] = ()) -> set[tuple[str, int]]:
+    """(case id, repetition) of what a resumed run need not do again; `retry` ended badly."""
+    return {(trial.case_id, trial.repetition) for trial in run.trials if trial.status not in retry}
 
 
 def _run_file(path: Path) -> Path:

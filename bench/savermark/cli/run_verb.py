@@ -57,6 +57,7 @@ DEFAULT_BACKENDS = ("memory", "sqlite", "postgres")
     help="The result's folder. [default: results/local/<run id>]",
 )
 @click.option("--resume", metavar="RESULT", help="Go on with a result: latest, a run id, a folder.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: failed trials once more, too.")
 @click.option("--allow-large", is_flag=True, help="Run cases beyond the safety cap, too.")
 @click.option("--keep", is_flag=True, help="Leave stores and scratch folders for a look at them.")
 @click.option("--no-report", is_flag=True, help="Only measure; `savermark report` can follow.")
@@ -73,6 +74,7 @@ def command(
     timeout: float | None,
     out: Path | None,
     resume: str | None,
+    retry_failed: bool,
     allow_large: bool,
     keep: bool,
     no_report: bool,
@@ -92,13 +94,13 @@ def command(
         seed=seed,
         timeout_s=timeout,
         allow_large=allow_large,
+        retry_failed=retry_failed,
         dsn=dsn,
         keep=keep,
         command=recorded_command(sys.argv[1:]),
     )
-    if resume is not None:
-        refuse_with_resume(workloads, profile, backends, overrides, out)
-    else:
+    check_resume_options(resume, workloads or profile, backends or overrides, out)
+    if resume is None or workloads or profile:
         plan = _planned(plan, workloads, profile, backends, overrides)
     return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet)
 
@@ -180,21 +182,28 @@ def expanded(workloads: tuple[str, ...], family: str = "savers") -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def refuse_with_resume(*given: object) -> None:
-    """Raises `UsageError` when --resume comes with what the result decides."""
-    if any(given):
+def check_resume_options(resume: str | None, named: object, changed: object, out: object) -> None:
+    """Raise `UsageError` when --resume comes with what it cannot go with."""
+    if resume is None:
+        return
+    if out:
+        raise click.UsageError("--resume writes into its result: leave --out out")
+    if changed and not named:
         raise click.UsageError(
-            "--resume takes everything but --dsn, --timeout, --keep and --allow-large from the "
-            "result: leave the other options out"
+            "--resume takes the cases from its result: leave --backend and --set out, or name "
+            "the workloads, too, to have them checked against it"
         )
 
 
 def _resumed(plan: RunPlan, name: str) -> tuple[RunPlan, Path]:
+    """What is left of a result; named cases must be the ones that it was started with."""
     from savermark.results import find_result, load_run
-    from savermark.runner import resumed_plan
+    from savermark.runner import check_cases, resumed_plan
 
     path = find_result(name)
-    return resumed_plan(load_run(path), plan), path.parent
+    run = load_run(path)
+    check_cases(plan, run)
+    return resumed_plan(run, plan), path.parent
 
 
 def _folder(out: Path | None) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from savermark.cli.output import format_option, quiet_option, recorded_command
-from savermark.cli.run_verb import expanded, measured, refuse_with_resume
+from savermark.cli.run_verb import check_resume_options, expanded, measured
 
 if TYPE_CHECKING:
     from savermark.runner import RunPlan
@@ -62,6 +62,7 @@ DEFAULT_BACKENDS = ("memory+memory", "sqlite+folder", "postgres+folder")
     help="The result's folder. [default: results/local/<run id>]",
 )
 @click.option("--resume", metavar="RESULT", help="Go on with a result: latest, a run id, a folder.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: failed trials once more, too.")
 @click.option("--allow-large", is_flag=True, help="Run cases beyond the safety cap, too.")
 @click.option("--keep", is_flag=True, help="Leave stores and scratch folders for a look at them.")
 @click.option("--no-report", is_flag=True, help="Only measure; `savermark report` can follow.")
@@ -78,6 +79,7 @@ def command(
     timeout: float | None,
     out: Path | None,
     resume: str | None,
+    retry_failed: bool,
     allow_large: bool,
     keep: bool,
     no_report: bool,
@@ -98,14 +100,14 @@ def command(
         seed=seed,
         timeout_s=timeout,
         allow_large=allow_large,
+        retry_failed=retry_failed,
         dsn=dsn,
         s3=s3,
         keep=keep,
         command=recorded_command(sys.argv[1:]),
     )
-    if resume is not None:
-        refuse_with_resume(workloads, backends, overrides, out)
-    else:
+    check_resume_options(resume, workloads, backends or overrides, out)
+    if resume is None or workloads:
         plan = _planned(plan, workloads, backends, overrides)
     return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet)
 

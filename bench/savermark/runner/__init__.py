@@ -2,7 +2,7 @@
 
 from savermark.runner.plan import CAP_BYTES, Planned, RunPlan, cell_key, check_plan, plan_trials
 from savermark.runner.progress import Progress, RunSummary, Silent
-from savermark.runner.resume import check_resume, resumed_plan
+from savermark.runner.resume import check_cases, check_resume, resumed_plan
 from savermark.runner.run import run_workloads
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "RunSummary",
     "Silent",
     "cell_key",
+    "check_cases",
     "check_plan",
     "check_resume",
     "plan_trials",

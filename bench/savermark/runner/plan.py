@@ -28,6 +28,7 @@ class RunPlan:
     timeout_s: float | None = None  # of one trial; None: what each workload says
     resume: bool = False
     allow_large: bool = False
+    retry_failed: bool = False  # a resumed run measures failed and timed-out trials once more
     dsn: str | None = None  # of Postgres; never stored
     s3: str | None = None  # URL of a bucket; never stored
     keep: bool = False  # leave stores and scratch folders for a look at them

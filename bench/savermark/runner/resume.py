@@ -43,6 +43,16 @@ def resumed_plan(run: RunResult, plan: RunPlan | None = None) -> RunPlan:
 
 def check_resume(plan: RunPlan, run: RunResult, environment: dict[str, Any]) -> None:
     """Raise `ResultError` when the plan would mix other measurements into the result."""
+    check_cases(plan, run)
+    changes = changed_facts(run.header["environment"], environment)
+    if changes:
+        raise ResultError(
+            f"the environment changed since {run.path} was started ({changes[0]}): start a new run"
+        )
+
+
+def check_cases(plan: RunPlan, run: RunResult) -> None:
+    """Raise `ResultError` for a case that the result was not started with, or with another spec."""
     stored = run.cases
     for case in plan.cases:
         known = stored.get(case.case_id)
@@ -53,8 +63,3 @@ def check_resume(plan: RunPlan, run: RunResult, environment: dict[str, Any]) -> 
                 f"case {case.case_id} changed since the result was started "
                 f"({known['fingerprint']} -> {case.fingerprint}): start a new run"
             )
-    changes = changed_facts(run.header["environment"], environment)
-    if changes:
-        raise ResultError(
-            f"the environment changed since {run.path} was started ({changes[0]}): start a new run"
-        )

@@ -90,7 +90,10 @@ def _finished(plan: RunPlan, out: Path, environment: dict[str, Any]) -> set[tupl
         return set()
     run = load_run(out)
     check_resume(plan, run, environment)
-    return finished_trials(run, retry_skipped=plan.allow_large)
+    retry = {Status.SKIPPED} if plan.allow_large else set()
+    if plan.retry_failed:
+        retry |= {Status.FAILED, Status.TIMEOUT}
+    return finished_trials(run, retry)
 
 
 def _open_result(plan: RunPlan, out: Path, environment: dict[str, Any]) -> Path:

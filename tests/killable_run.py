@@ -26,12 +26,17 @@ SPEC = WorkloadSpec(
 )
 
 
+def tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")  # in one piece: a kill must not leave a part of it
+    sys.stdout.flush()
+
+
 class Loud(Silent):
     def trial_started(self, planned: Planned, done: int, total: int) -> None:
-        print("started", planned.case.case_id, planned.repetition, flush=True)  # noqa: T201
+        tell(f"started {planned.case.case_id} {planned.repetition}")
 
     def trial_finished(self, result: TrialResult, done: int, total: int) -> None:
-        print("finished", result.case_id, result.repetition, flush=True)  # noqa: T201
+        tell(f"finished {result.case_id} {result.repetition}")
 
 
 def plan(backends: tuple[str, ...], workload: str = "ok") -> RunPlan:

@@ -426,7 +426,7 @@ def test_a_kill_at_any_moment_loses_at_most_the_trial_in_flight(tmp_path: Path, 
             process.stdout.readline()  # the first trial of this attempt was started
             time.sleep(rng.random() / 4)
             process.send_signal(signal.SIGKILL)
-            rest = process.stdout.read().split("\n")
+            rest = process.stdout.read().split("\n")[:-1]  # whole lines
         finished = [line.split()[1:] for line in rest if line.startswith("finished")]
         begun = 1 + sum(line.startswith("started") for line in rest)
         told |= {(case_id, number) for case_id, number in finished}

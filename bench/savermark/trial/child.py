@@ -87,7 +87,7 @@ class Child:
         """Leave nothing running: kill what still lives, wait for the worker, close its pipes."""
         process = self._process
         with suppress(ProcessLookupError, PermissionError):
-            if self._own_group and process.returncode != 0:
+            if self._own_group:  # also after a good end: a saver may have left children
                 os.killpg(process.pid, signal.SIGKILL)
             elif process.returncode is None:
                 process.kill()

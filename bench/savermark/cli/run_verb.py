@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import format_option, quiet_option, recorded_command, remark
+from savermark.cli.output import recorded_command, remark
+from savermark.cli.run_options import run_options
 
 if TYPE_CHECKING:
     from savermark.errors import Interrupted
@@ -35,34 +36,7 @@ DEFAULT_BACKENDS = ("memory", "sqlite", "postgres")
     help="A backend, or any saver as package.module:factory; repeatable. "
     "[default: memory, sqlite, postgres]",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a workload key; a list of values is a sweep. Repeatable.",
-)
-@click.option(
-    "--dsn",
-    envvar="SAVERMARK_POSTGRES_DSN",
-    show_envvar=True,
-    help="A Postgres server to use instead of the embedded one.",
-)
-@click.option("--repetitions", type=int, help="Trials of each case. [default: the workload's]")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of trials.")
-@click.option("--timeout", type=float, help="Seconds a trial may take. [default: the workload's]")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The result's folder. [default: results/local/<run id>]",
-)
-@click.option("--resume", metavar="RESULT", help="Go on with a result: latest, a run id, a folder.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: failed trials once more, too.")
-@click.option("--allow-large", is_flag=True, help="Run cases beyond the safety cap, too.")
-@click.option("--keep", is_flag=True, help="Leave stores and scratch folders for a look at them.")
-@click.option("--no-report", is_flag=True, help="Only measure; `savermark report` can follow.")
-@format_option
-@quiet_option
+@run_options
 def command(
     workloads: tuple[str, ...],
     profile: str | None,

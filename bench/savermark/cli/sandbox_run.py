@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import format_option, quiet_option, recorded_command
+from savermark.cli.output import recorded_command
+from savermark.cli.run_options import run_options
 from savermark.cli.run_verb import check_resume_options, expanded, measured
 
 if TYPE_CHECKING:
@@ -33,19 +34,6 @@ DEFAULT_BACKENDS = ("memory+memory", "sqlite+folder", "postgres+folder")
     "[default: memory+memory, sqlite+folder, postgres+folder]",
 )
 @click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a workload key; a list of values is a sweep. Repeatable.",
-)
-@click.option(
-    "--dsn",
-    envvar="SAVERMARK_POSTGRES_DSN",
-    show_envvar=True,
-    help="A Postgres server to use instead of the embedded one.",
-)
-@click.option(
     "--s3",
     envvar="SAVERMARK_S3_URL",
     show_envvar=True,
@@ -53,21 +41,7 @@ DEFAULT_BACKENDS = ("memory+memory", "sqlite+folder", "postgres+folder")
     help="A bucket, as https://endpoint/bucket, with its keys in AWS_* variables. "
     "[default: moto's server on this machine, if it is installed]",
 )
-@click.option("--repetitions", type=int, help="Trials of each case. [default: the workload's]")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of trials.")
-@click.option("--timeout", type=float, help="Seconds a trial may take. [default: the workload's]")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The result's folder. [default: results/local/<run id>]",
-)
-@click.option("--resume", metavar="RESULT", help="Go on with a result: latest, a run id, a folder.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: failed trials once more, too.")
-@click.option("--allow-large", is_flag=True, help="Run cases beyond the safety cap, too.")
-@click.option("--keep", is_flag=True, help="Leave stores and scratch folders for a look at them.")
-@click.option("--no-report", is_flag=True, help="Only measure; `savermark report` can follow.")
-@format_option
-@quiet_option
+@run_options
 def command(
     workloads: tuple[str, ...],
     backends: tuple[str, ...],

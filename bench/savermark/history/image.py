@@ -176,3 +176,14 @@ def counted_channels(metadata: Mapping[str, Any]) -> frozenset[str]:
     """The delta channels whose updates a checkpoint's metadata counts."""
     counters = metadata.get(COUNTERS) or metadata.get(COUNTERS_OF_OLD)
     return frozenset(counters) if isinstance(counters, Mapping) else NOTHING
+
+
+def run_of(metadata: Any) -> str | None:
+    """The run that metadata names, None where it names none.
+
+    Only a run id given in the config's `metadata` or `configurable` is ever stored.
+    """
+    found = metadata.get("run_id") if isinstance(metadata, Mapping) else None
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        return None
+    return str(found)

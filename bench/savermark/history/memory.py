@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from savermark.errors import UsageError
-from savermark.history.image import BlobRow, CheckpointRow, ThreadImage, WriteRow
+from savermark.history.image import BlobRow, CheckpointRow, ThreadImage, WriteRow, run_of
 from savermark.history.lineage import TASKS, Channels, KeepSet, answer, needs
 from savermark.history.memory_txn import MemoryTxn
 from savermark.history.rows import BATCH, CHUNK
 from savermark.history.wire import holds_snapshot, outline, unsealed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.memory import InMemorySaver
 
@@ -78,6 +78,16 @@ class MemoryRows:
             needs(name, target, channels, sends=sends),
             lambda key: self._row(thread, checkpoint_ns, key) if key in held else None,
         )
+
+    def threads_of_runs(self, run_ids: Collection[str]) -> list[str]:
+        """One pass over the metadata of all threads."""
+        wanted, found = set(run_ids), set()
+        for thread, spaces in list(self.saver.storage.items()):
+            for held in list(spaces.values()):
+                for _, metadata, _ in list(held.values()):
+                    if run_of(unsealed(*metadata, self.saver.serde)) in wanted:
+                        found.add(str(thread))
+        return sorted(found)
 
     @contextmanager
     def transaction(self, thread_id: str | int) -> Iterator[MemoryTxn]:

@@ -58,6 +58,12 @@ _HAS_PATHS = """
 SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = 'checkpoint_writes'::regclass
     AND attname = 'task_path' AND NOT attisdropped)
 """
+_OF_RUNS = """
+SELECT DISTINCT thread_id COLLATE "C" AS thread_id FROM checkpoints
+WHERE metadata ->> 'run_id' = ANY(%s)
+    AND jsonb_typeof(metadata -> 'run_id') IN ('string', 'number')
+ORDER BY 1
+"""
 _LOCK = "hashtextextended('savermark ' || %s::text, 0)"
 
 
@@ -111,6 +117,11 @@ class PostgresRows:
         with self.cursor() as cursor:
             where = (str(thread_id), checkpoint_ns)
             return postgres_chain.keep_set(cursor, self, where, checkpoint_id, channels, chunk)
+
+    def threads_of_runs(self, run_ids: Collection[str]) -> list[str]:
+        """One scan of the metadata."""
+        with self.cursor() as cursor:
+            return [row[0] for row in cursor.execute(_OF_RUNS, (list(run_ids),))]
 
     @contextmanager
     def transaction(self, thread_id: str | int) -> Iterator[PostgresTxn]:

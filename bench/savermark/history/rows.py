@@ -155,6 +155,13 @@ class RowAccess(Protocol):
         """
         ...
 
+    def threads_of_runs(self, run_ids: Collection[str]) -> list[str]:
+        """The threads with a checkpoint whose metadata names one of these runs, in byte order.
+
+        One statement, or one pass; a run id that was stored as a number counts as its digits.
+        """
+        ...
+
     def transaction(self, thread_id: str | int) -> AbstractContextManager[ThreadTxn]:
         """One transaction on one thread (see `ThreadTxn`); does not nest."""
         ...

@@ -20,7 +20,7 @@ from savermark.history.turn import Turn
 from savermark.history.wire import outline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.sqlite import SqliteSaver
@@ -35,6 +35,17 @@ _BYTES = (
     "ifnull(CASE typeof(value) WHEN 'blob' THEN length(value) "
     "ELSE length(CAST(value AS BLOB)) END, 0)"
 )
+_OF_RUNS = """
+WITH named AS (
+    SELECT thread_id, CAST(metadata AS TEXT) AS told FROM main.checkpoints
+), runs AS (
+    SELECT thread_id, CASE WHEN json_valid(told)
+        AND json_type(told, '$.run_id') IN ('text', 'integer')
+        THEN CAST(json_extract(told, '$.run_id') AS TEXT) END AS run FROM named
+)
+SELECT DISTINCT thread_id FROM runs WHERE run IN (SELECT value FROM json_each(?1))
+ORDER BY thread_id
+"""
 
 
 class SqliteRows:
@@ -93,6 +104,11 @@ class SqliteRows:
             return sqlite_chain.keep_set(
                 cursor, self._checkpoint, where, checkpoint_id, channels, chunk
             )
+
+    def threads_of_runs(self, run_ids: Collection[str]) -> list[str]:
+        """One scan of the metadata; damaged metadata names no run."""
+        with self.cursor() as cursor:
+            return [row[0] for row in cursor.execute(_OF_RUNS, (json.dumps(list(run_ids)),))]
 
     @contextmanager
     def transaction(self, thread_id: str | int) -> Iterator[SqliteTxn]:

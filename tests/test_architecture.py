@@ -18,6 +18,7 @@ ORDER = (
     "script",
     "graphs",
     "storage",
+    "meter",
     "records",
     "backends",
     "recording",

@@ -14,12 +14,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from savermark.meter import ametered, metered
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from savermark.meter import Meter
     from savermark.storage import FloorRow, FootprintRow, StorageRow
 
 
@@ -64,6 +67,18 @@ class Store(ABC):
         self, serde: SerializerProtocol | None = None
     ) -> AbstractAsyncContextManager[BaseCheckpointSaver[Any]]:
         """The async twin of `saver`."""
+
+    def cost(self, saver: BaseCheckpointSaver[Any]) -> AbstractContextManager[Meter]:
+        """Count what is done inside the block through a saver of this store (`savermark.meter`).
+
+        What a backend cannot count is None. One with an engine that `savermark.meter` does not
+        know overrides this and `acost`.
+        """
+        return metered(saver)
+
+    def acost(self, saver: BaseCheckpointSaver[Any]) -> AbstractAsyncContextManager[Meter]:
+        """The async twin of `cost`."""
+        return ametered(saver)
 
     @abstractmethod
     def storage(self, threads: Sequence[str] | None = None) -> list[StorageRow]:

@@ -140,3 +140,84 @@ def test_windows_of_few_samples() -> None:
     assert stats.windows(np.arange(14)) == {}
     found = stats.windows(np.arange(15))
     assert [len(found[name]) for name in ("first", "middle", "last")] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(("true", "points"), [(1.0, 5), (2.0, 4), (0.0, 12)])
+def test_growth_interval_covers_the_true_exponent(true: float, points: int) -> None:
+    rng = np.random.default_rng(17)
+    x = np.geomspace(10, 5_000, points)
+    hits, rounds = 0, 1_000
+    for _ in range(rounds):
+        found = stats.growth(x.tolist(), (3e4 * x**true * rng.lognormal(0, 0.1, points)).tolist())
+        assert found is not None and found.low is not None and found.high is not None
+        hits += found.low <= true <= found.high
+    assert 0.93 <= hits / rounds <= 0.97
+
+
+def test_growth_tells_linear_from_quadratic() -> None:
+    rng = np.random.default_rng(23)
+    x = np.array([10.0, 100, 1000, 5000])
+    told = 0
+    for _ in range(200):
+        linear = stats.growth(x.tolist(), (x * rng.lognormal(0, 0.15, 4)).tolist())
+        assert linear is not None and linear.high is not None
+        told += linear.high < 2
+    assert told >= 195
+
+
+def test_growth_of_a_law_without_noise_is_exact() -> None:
+    found = stats.growth([10, 100, 1000, 5000], [7 * x**1.5 for x in (10, 100, 1000, 5000)])
+    assert found is not None
+    assert found.exponent == pytest.approx(1.5) and found.fit == pytest.approx(1)
+    assert found.low == pytest.approx(1.5) and found.high == pytest.approx(1.5)
+
+
+def test_growth_takes_the_median_of_each_place() -> None:
+    once = stats.growth([1, 10, 100, 1000], [1, 11, 98, 1020])
+    thrice = stats.growth(
+        [1, 10, 100, 1000] * 3, [1, 11, 98, 1020, 0.5, 9, 90, 900, 1.5, 70, 800, 9000]
+    )
+    assert once == thrice
+    assert once is not None and once.n == 4
+
+
+def test_growth_of_few_points_has_no_interval() -> None:
+    found = stats.growth([10, 100, 1000], [1, 10, 100])
+    assert found is not None and (found.low, found.high, found.n) == (None, None, 3)
+    assert str(found) == "1.00 (n too small)"
+    assert stats.growth([10, 10], [1, 2]) is None
+    assert stats.growth([0, 10, 20], [1, 0, 2]) is None
+    flat = stats.growth([1, 10, 100, 1000], [5, 5, 5, 5])
+    assert flat is not None and (flat.exponent, flat.fit) == (0.0, 1.0)
+    assert str(flat) == "0.00 (0.00 to 0.00)"
+
+
+def test_a_change_is_found_where_it_happened() -> None:
+    rng = np.random.default_rng(29)
+    versions = [_lognormal(rng, 30, median) for median in (1e6, 1e6, 1.4e6, 1.4e6)]
+    found = stats.changes(versions)
+    assert [change.p is not None and change.p < 0.01 for change in found] == [False, True, False]
+    low, high = found[1].ratio.low, found[1].ratio.high
+    assert low is not None and high is not None and low < 1.4 < high
+
+
+def test_many_unchanged_versions_raise_few_alarms() -> None:
+    rng = np.random.default_rng(31)
+    alarms = 0
+    for _ in range(60):
+        found = stats.changes([_lognormal(rng, 20) for _ in range(11)])
+        alarms += any(change.p is not None and change.p < 0.05 for change in found)
+    assert alarms <= 6  # about one in twenty histories, however many steps each has
+
+
+def test_versions_with_few_values_have_a_ratio_and_no_p() -> None:
+    found = stats.changes([np.array([2.0]), np.array([3.0]), np.full(8, 3.0), np.full(8, 6.0)])
+    assert [change.ratio.value for change in found] == [1.5, 1.0, 2.0]
+    assert [change.p is None for change in found] == [True, True, False]
+    assert stats.changes([np.array([1.0])]) == []
+
+
+def test_what_n_does_not_carry_is_said_in_words() -> None:
+    (tail,) = stats.percentiles(np.arange(99, dtype=float), [99])
+    assert stats.shown(tail) == stats.shown(float("nan")) == "n too small"
+    assert stats.shown(1.25, "{:.1f} ms") == "1.2 ms"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,8 @@ SEED = 20_260_101  # any fixed number: the same samples must give the same inter
 PERCENTILE_MIN_N = {50: 1, 90: 10, 95: 20, 99: 100}
 # Six is the least n whose full range holds the median with 95 % (1 - 2 * 0.5**n = 0.969).
 INTERVAL_MIN_N = 6
+GROWTH_MIN_N = 4  # two degrees of freedom: with one, the interval is 13 standard errors wide
+TOO_FEW = "n too small"
 WINDOW_SHARE = 0.1  # first, middle and last tenth of the way
 WINDOW_MIN_N = 5  # a median of fewer says nothing; below 3 * 5 samples there are no windows
 
@@ -153,3 +156,75 @@ def windows(depth: NDArray[np.int64]) -> dict[str, Ranks]:
         "middle": order[start : start + size],
         "last": order[n - size :],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """y grows with x to the power `exponent`; `low` and `high` are None where n is too small.
+
+    `n` is the number of different x, `fit` the share of log(y)'s variance that the power explains:
+    a low one means that no single power describes the growth.
+    """
+
+    exponent: float
+    low: float | None
+    high: float | None
+    n: int
+    fit: float
+
+    def __str__(self) -> str:
+        """`1.02 (0.98 to 1.06)`, or the exponent and that n is too small for an interval."""
+        if self.low is None or self.high is None:
+            return f"{self.exponent:.2f} ({TOO_FEW})"
+        return f"{self.exponent:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def growth(x: Sequence[float], y: Sequence[float]) -> Growth | None:
+    """The exponent of y's growth with x: least squares on the logarithms, interval by Student's t.
+
+    Several y of one x become their median first: samples of one trial share a minute, and would
+    make the interval look narrower than it is. None below two different x above zero.
+    """
+    positive = [(a, b) for a, b in zip(x, y, strict=True) if a > 0 and b > 0]
+    places = sorted({a for a, _ in positive})
+    if len(places) < 2:
+        return None
+    middles = [float(np.median([b for a, b in positive if a == place])) for place in places]
+    n = len(places)
+    if not np.ptp(middles):  # a flat line has no correlation to speak of, and fits
+        return Growth(0.0, *((0.0, 0.0) if n >= GROWTH_MIN_N else (None, None)), n, 1.0)
+    line = scipy_stats.linregress(np.log(places), np.log(middles))
+    slope, fit = float(line.slope), float(line.rvalue) ** 2
+    if n < GROWTH_MIN_N:
+        return Growth(slope, None, None, n, fit)
+    reach = float(scipy_stats.t.ppf(0.5 + CONFIDENCE / 2, n - 2) * line.stderr)
+    return Growth(slope, slope - reach, slope + reach, n, fit)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changed from one version to the next one: the ratio of medians and a rank test's p.
+
+    `p` is None where a side has fewer than `INTERVAL_MIN_N` values; it is adjusted for the number
+    of steps that were looked at, by the false discovery rate.
+    """
+
+    ratio: Interval
+    p: float | None
+
+
+def changes(versions: Sequence[Values], seed: int = SEED) -> list[Change]:
+    """The change at each step from a version's values to the next one's; all above zero."""
+    steps = list(pairwise(versions))
+    tested = [min(a.size, b.size) >= INTERVAL_MIN_N for a, b in steps]
+    raw = [rank_test(a, b) for (a, b), enough in zip(steps, tested, strict=True) if enough]
+    adjusted = iter(scipy_stats.false_discovery_control(raw) if raw else ())
+    return [
+        Change(median_ratio(a, b, seed), float(next(adjusted)) if enough else None)
+        for (a, b), enough in zip(steps, tested, strict=True)
+    ]
+
+
+def shown(value: float | None, form: str = "{:g}") -> str:
+    """A statistic for a table: `TOO_FEW` where the samples did not carry it."""
+    return TOO_FEW if value is None or np.isnan(value) else form.format(value)

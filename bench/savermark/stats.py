@@ -192,7 +192,8 @@ def growth(x: Sequence[float], y: Sequence[float]) -> Growth | None:
     middles = [float(np.median([b for a, b in positive if a == place])) for place in places]
     n = len(places)
     if not np.ptp(middles):  # a flat line has no correlation to speak of, and fits
-        return Growth(0.0, *((0.0, 0.0) if n >= GROWTH_MIN_N else (None, None)), n, 1.0)
+        end = 0.0 if n >= GROWTH_MIN_N else None
+        return Growth(0.0, end, end, n, 1.0)
     line = scipy_stats.linregress(np.log(places), np.log(middles))
     slope, fit = float(line.slope), float(line.rvalue) ** 2
     if n < GROWTH_MIN_N:

@@ -1,0 +1,165 @@
+"""What deleting runs may take: what they stored, and nothing that another run is rebuilt from.
+
+A checkpoint belongs to a run when its metadata names it. It goes unless it is in the keep-set of
+one that must stay addressable. Those are, by default, all checkpoints of other runs: in a thread
+with delta channels the next run is mostly rebuilt from this one, so that little goes, and older
+turns can still be branched from. With `heads` only the tips that are left and what is protected
+stay addressable; checkpoints of other runs that no longer read back right are counted as `cut`.
+
+A run also stores writes on the checkpoint it started from. They go with the run when every child
+of that checkpoint goes, for a resume would apply them; what an earlier run left pending there
+(interrupts, errors, finished tasks beside them) stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from savermark.errors import UsageError
+from savermark.history.image import run_of
+from savermark.history.lineage import KeepSet, LineageError, keep_all, keep_ids
+from savermark.retention.records import Freed, ThreadPlan
+
+if TYPE_CHECKING:
+    from savermark.history.image import BlobKey, CheckpointKey, ThreadImage, WriteRow
+    from savermark.storage import Table
+
+Addressable = Literal["every", "heads"]
+
+_STOPS = ("__interrupt__", "__error__")  # what a task leaves behind that did not finish
+_RESUME = "__resume__"
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPlan:
+    """What deleting runs does to one thread: `matched` checkpoints, of which `needed` stay.
+
+    `cut` checkpoints of other runs would no longer read back right.
+    """
+
+    plan: ThreadPlan
+    matched: int = 0
+    needed: int = 0
+    cut: int = 0
+
+
+def plan_runs(
+    image: ThreadImage,
+    run_ids: Collection[str],
+    *,
+    protect: Collection[str] = (),
+    addressable: Addressable = "every",
+) -> RunsPlan:
+    """What deleting these runs does to one thread; pure. `protect` are ids of any namespace."""
+    names = check_runs(run_ids)
+    matched = {row.key for row in image.checkpoints if run_of(row.metadata) in names}
+    if not matched:
+        return RunsPlan(ThreadPlan(image.thread_id))
+    try:
+        kept = _kept(image, matched, frozenset(protect), addressable)
+        gone = frozenset(key for key in matched if key[1] not in kept.get(key[0], ()))
+        cut = 0 if addressable == "every" else _cut(image, matched, gone)
+    except LineageError as error:
+        return RunsPlan(ThreadPlan(image.thread_id, refused=str(error)), len(matched))
+    return RunsPlan(_plan(image, gone, kept), len(matched), len(matched) - len(gone), cut)
+
+
+def _cut(
+    image: ThreadImage, matched: Collection[CheckpointKey], gone: Collection[CheckpointKey]
+) -> int:
+    others = [row.key for row in image.checkpoints if row.key not in matched]
+    return sum(
+        any((space, needed) in gone for needed in keep_ids(image, space, name))
+        for space, name in others
+    )
+
+
+def _kept(
+    image: ThreadImage,
+    matched: Collection[CheckpointKey],
+    protect: frozenset[str],
+    addressable: Addressable,
+) -> dict[str, KeepSet]:
+    """What stays addressable, with what it is rebuilt from, by namespace."""
+    targets: dict[str, set[str]] = {space: set() for space in image.spaces}
+    for row in image.checkpoints:
+        tip = addressable == "every" or all(
+            child.key in matched for child in image.children.get(row.key, ())
+        )
+        if (tip and row.key not in matched) or row.checkpoint_id in protect:
+            targets[row.checkpoint_ns].add(row.checkpoint_id)
+    for space, rows in image.spaces.items():
+        if space and ":" not in space:  # persistent: a replay of a root loads the newest before it
+            for root in targets.get("", ()):
+                older = [name for name in rows if name < root]
+                targets[space].update(older[-1:])
+    return {space: keep_all(image, space, names) for space, names in targets.items() if names}
+
+
+def _plan(
+    image: ThreadImage, gone: frozenset[CheckpointKey], kept: dict[str, KeepSet]
+) -> ThreadPlan:
+    left = [row for row in image.checkpoints if row.key not in gone]
+    named = {(row.checkpoint_ns, *pair) for row in left for pair in row.versions.items()}
+    lost: set[BlobKey] = {
+        (row.checkpoint_ns, *pair)
+        for row in image.checkpoints
+        if row.key in gone
+        for pair in row.versions.items()
+    }
+    writes = [row for row in image.writes if row.key[:2] in gone]
+    writes += [
+        write
+        for row in left
+        if (children := image.children.get(row.key))
+        and all(child.key in gone for child in children)
+        for write in _of_the_run(image.own_writes.get(row.key, ()))
+    ]
+    blobs = [row for row in image.blobs if row.key in lost and row.key not in named]
+    checkpoints = [row for row in image.checkpoints if row.key in gone]
+    freed: dict[Table, Freed] = {
+        "checkpoints": Freed(len(checkpoints), sum(row.bytes for row in checkpoints)),
+        "blobs": Freed(len(blobs), sum(row.bytes for row in blobs)),
+        "writes": Freed(len(writes), sum(row.bytes for row in writes)),
+    }
+    return ThreadPlan(
+        image.thread_id,
+        checkpoints=gone,
+        writes=frozenset(row.key for row in writes),
+        blobs=frozenset(row.key for row in blobs),
+        detached=frozenset(
+            row.key
+            for row in left
+            if row.parent_id is not None and (row.checkpoint_ns, row.parent_id) in gone
+        ),
+        kept=kept,
+        freed=freed,
+    )
+
+
+def _of_the_run(writes: Sequence[WriteRow]) -> list[WriteRow]:
+    """The writes on a checkpoint that a later run, whose checkpoints all go, stored there.
+
+    Where no task had stopped, all are. Where one had, the run resumed it: its resume values and
+    the output of the stopped tasks are the run's, everything else may have been there before.
+    """
+    stopped = {row.task_id for row in writes if row.channel in _STOPS}
+    if not stopped:
+        return list(writes)
+    return [
+        row
+        for row in writes
+        if row.channel == _RESUME or (row.task_id in stopped and row.channel not in _STOPS)
+    ]
+
+
+def check_runs(run_ids: Collection[str]) -> frozenset[str]:
+    """The run ids as text. Raises `UsageError` for a bare string or an empty id."""
+    if isinstance(run_ids, str):
+        raise UsageError(f"run ids must be a list, not the text {run_ids!r}: give [{run_ids!r}]")
+    names = frozenset(str(name) for name in run_ids)
+    if "" in names:
+        raise UsageError("an empty run id names no run: leave it out")
+    return names

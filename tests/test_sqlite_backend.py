@@ -103,7 +103,7 @@ def test_many_or_late_channels_are_counted(
     store: SqliteStore, channels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A channel beyond the sample, and more of them than filtered sums pay for."""
-    monkeypatch.setattr("savermark.backends._sqlite_sql._SAMPLE", 2)
+    monkeypatch.setattr("savermark.backends._sqlite_sizes._SAMPLE", 2)
     drive(store, "a", WORDS)
     change(
         store,

@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from savermark.backends._sqlite_sizes import SqliteTable, pragma
 from savermark.errors import BackendError
-from savermark.storage import FootprintRow, StorageRow
+from savermark.storage import FootprintRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-SqliteTable = Literal["checkpoints", "writes"]
 KEYS: dict[SqliteTable, str] = {
     "checkpoints": "checkpoint_ns, checkpoint_id",
     "writes": "checkpoint_ns, checkpoint_id, task_id, idx",
 }
-
-# One packed sum a channel: the number of rows above, their bytes below this bit. No group can
-# reach 2^40 bytes in a file that is smaller, and 2^23 rows overflow loudly ("integer overflow").
-_PACK = 40
-# Beyond, one filtered sum a channel costs more than sorting all rows (measured: 20 to 40).
-_MAX_FILTERED = 16
-# Rows that are looked through for channel names; only if one is missing are all looked through.
-_SAMPLE = 50_000
-
-
-def _bytes_of(column: str) -> str:
-    """The byte length of a value; asks a blob only for its header, so overflow pages stay unread.
-
-    `length` of a text counts characters, hence the cast; old files hold metadata as text.
-    """
-    return (
-        f"ifnull(CASE typeof({column}) WHEN 'blob' THEN length({column}) "
-        f"ELSE length(CAST({column} AS BLOB)) END, 0)"
-    )
-
-
-def pragma(connection: sqlite3.Connection, name: str) -> Any:
-    """The value of a pragma, run to its end: one only begun keeps the database locked."""
-    return connection.execute(f"PRAGMA {name}").fetchall()[0][0]
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
@@ -69,72 +45,6 @@ def selected(connection: sqlite3.Connection, threads: Sequence[str] | None) -> I
         yield "" if threads is None else "WHERE thread_id IN (SELECT thread_id FROM temp.wanted)"
     finally:
         connection.execute("ROLLBACK")
-
-
-def storage(connection: sqlite3.Connection, where: str) -> list[StorageRow]:
-    """Rows and bytes of the checkpoints by namespace, of the writes by namespace and channel."""
-    size = f"{_bytes_of('checkpoint')} + {_bytes_of('metadata')}"
-    rows = [
-        _row(thread, space, "checkpoints", None, count, total)
-        for thread, space, count, total in connection.execute(
-            f"SELECT thread_id, checkpoint_ns, count(*), sum({size}) "
-            f"FROM main.checkpoints {where} GROUP BY thread_id, checkpoint_ns"
-        )
-    ]
-    rows += _write_rows(connection, where)
-    return rows
-
-
-def _row(
-    thread: str, space: str, table: SqliteTable, channel: str | None, count: int, size: int
-) -> StorageRow:
-    return StorageRow(thread, space, table, channel, count, size, stored_bytes=size)
-
-
-def _write_rows(connection: sqlite3.Connection, where: str) -> list[StorageRow]:
-    """The primary key delivers (thread, namespace) in order, but not the channel: grouping by all
-    three sorts every row. A filtered sum for each channel takes a third of that.
-    """
-    database = pragma(connection, "page_count") * pragma(connection, "page_size")
-    if database < 1 << _PACK:
-        for scope in (f"LIMIT {_SAMPLE}", ""):
-            query = (
-                f"SELECT DISTINCT channel FROM (SELECT channel FROM main.writes {where} {scope})"
-            )
-            channels = [name for (name,) in connection.execute(query)]
-            if len(channels) > _MAX_FILTERED:
-                break
-            rows, complete = _filtered_rows(connection, where, channels)
-            if complete:
-                return rows
-    return [
-        _row(thread, space, "writes", channel, count, size)
-        for thread, space, channel, count, size in connection.execute(
-            f"SELECT thread_id, checkpoint_ns, channel, count(*), sum({_bytes_of('value')}) "
-            f"FROM main.writes {where} GROUP BY thread_id, checkpoint_ns, channel"
-        )
-    ]
-
-
-def _filtered_rows(
-    connection: sqlite3.Connection, where: str, channels: list[str]
-) -> tuple[list[StorageRow], bool]:
-    """The rows of these channels, and whether there are no others."""
-    packed = f"sum({_bytes_of('value')} + {1 << _PACK}) FILTER (WHERE channel = ?)"
-    sums = "".join(f", {packed}" for _ in channels)
-    rows, seen, total = [], 0, 0
-    for thread, space, every, *numbers in connection.execute(
-        f"SELECT thread_id, checkpoint_ns, count(*){sums} FROM main.writes {where} "
-        "GROUP BY thread_id, checkpoint_ns",
-        channels,
-    ):
-        total += every
-        for channel, number in zip(channels, numbers, strict=True):
-            if number is not None:
-                count, size = divmod(number, 1 << _PACK)
-                seen += count
-                rows.append(_row(thread, space, "writes", channel, count, size))
-    return rows, seen == total
 
 
 def holders(connection: sqlite3.Connection, where: str) -> set[str]:

@@ -14,6 +14,7 @@ import aiosqlite
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from savermark.backends import _sqlite_sizes as sizes
 from savermark.backends import _sqlite_sql as sql
 from savermark.backends.base import Backend, Capability, Location, Store
 from savermark.backends.shared import (
@@ -48,7 +49,7 @@ _PRAGMAS = (
 )
 
 
-def _explain(error: sqlite3.Error, path: Path) -> str:
+def explain(error: sqlite3.Error, path: Path) -> str:
     """One line that names the fix, for what SQLite says about this file."""
     said = str(error)
     fixes = {
@@ -96,7 +97,7 @@ class SqliteStore(Store):
         try:
             yield
         except sqlite3.Error as error:
-            raise BackendError(_explain(error, self.path)) from error
+            raise BackendError(explain(error, self.path)) from error
 
     @contextmanager
     def saver(self, serde: SerializerProtocol | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
@@ -139,7 +140,7 @@ class SqliteStore(Store):
     def storage(self, threads: Sequence[str] | None = None) -> list[StorageRow]:
         """Three statements; channel values are part of the checkpoint here, so no blobs."""
         with self._measuring() as connection, sql.selected(connection, threads) as where:
-            return with_zero_rows(sql.storage(connection, where), threads)
+            return with_zero_rows(sizes.storage(connection, where), threads)
 
     def floor(self, threads: Sequence[str] | None = None) -> list[FloorRow]:
         """The distinct write values of each thread, streamed in thread order."""
@@ -212,8 +213,8 @@ class SqliteStore(Store):
     def describe(self) -> dict[str, Any]:
         """Versions and the pragmas a saver's connection has."""
         with self._explained(), closing(sqlite3.connect(self.path)) as connection:
-            pragmas = {name: sql.pragma(connection, name) for name in _PRAGMAS}
-            synchronous = sql.pragma(connection, "synchronous")
+            pragmas = {name: sizes.pragma(connection, name) for name in _PRAGMAS}
+            synchronous = sizes.pragma(connection, "synchronous")
             return {
                 "backend": "sqlite",
                 "saver": "SqliteSaver / AsyncSqliteSaver",

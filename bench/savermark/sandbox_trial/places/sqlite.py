@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from savermark.backends import _sqlite_sql as sql
+from savermark.backends._sqlite_sizes import pragma
 from savermark.errors import BackendError
 from savermark.sandbox.sqlite import SqliteSandboxStore
 from savermark.sandbox_trial.places.base import KEPT, TABLE_NAMES, StorePlace
@@ -80,8 +81,8 @@ class SqlitePlace(StorePlace):
             return {
                 "store": "SqliteSandboxStore",
                 "sqlite": sqlite3.sqlite_version,
-                "journal_mode": sql.pragma(connection, "journal_mode"),
-                "page_size": sql.pragma(connection, "page_size"),
+                "journal_mode": pragma(connection, "journal_mode"),
+                "page_size": pragma(connection, "page_size"),
                 "synchronous": _SYNCHRONOUS.lower(),
             }
 

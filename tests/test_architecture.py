@@ -33,6 +33,7 @@ ORDER = (
     "worker",
     "profiles",
     "runner",
+    "installs",
     "stats",
     "frame",
     "checks",

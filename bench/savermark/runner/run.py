@@ -53,7 +53,7 @@ def run_workloads(plan: RunPlan, out: Path, progress: Progress | None = None) ->
     check_plan(plan)
     prepare_folder(out)
     try:
-        with locked(out), _terminable():
+        with locked(out), terminable():
             return _run(plan, out, progress or Silent())
     finally:
         with suppress(OSError):  # it holds something: only an empty folder is no result
@@ -68,19 +68,19 @@ def _run(plan: RunPlan, out: Path, progress: Progress) -> RunSummary:
     todo = [planned for planned in todo if planned not in skipped]
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(plan.keep))
-        servers = _start_services(stack, todo, scratch, plan)
+        servers = start_services(stack, todo, scratch, plan)
         path = _open_result(plan, out, environment)
         progress.started(len(todo), len(finished))
         for planned, cause in skipped.items():
             append_trial(path, _row(planned, Status.SKIPPED, cause))
         for done, planned in enumerate(todo):
             progress.trial_started(planned, done, len(todo))
-            result = _run_one(
+            result = run_one(
                 planned, plan, scratch, servers[planned.case.family][planned.case.backend]
             )
             append_trial(path, result)
             progress.trial_finished(result, done + 1, len(todo))
-    return _finish(path, len(finished), bool(todo or skipped))
+    return finish(path, len(finished), bool(todo or skipped))
 
 
 def _finished(plan: RunPlan, out: Path, environment: dict[str, Any]) -> set[tuple[str, int]]:
@@ -98,13 +98,14 @@ def _finished(plan: RunPlan, out: Path, environment: dict[str, Any]) -> set[tupl
 
 def _open_result(plan: RunPlan, out: Path, environment: dict[str, Any]) -> Path:
     if not plan.resume:
-        return create_run(out, _header(plan, out, environment))
+        return create_run(out, header(plan, out, environment))
     path = load_run(out).path
     trim(path)
     return path
 
 
-def _header(plan: RunPlan, out: Path, environment: dict[str, Any]) -> dict[str, Any]:
+def header(plan: RunPlan, out: Path, environment: dict[str, Any]) -> dict[str, Any]:
+    """The first line of a result."""
     return {
         "run_id": out.resolve().name,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -119,7 +120,7 @@ def _header(plan: RunPlan, out: Path, environment: dict[str, Any]) -> dict[str, 
     }
 
 
-def _start_services(
+def start_services(
     stack: ExitStack, todo: Sequence[Planned], scratch: Path, plan: RunPlan
 ) -> dict[str, dict[str, str | None]]:
     """Start what the backends of each family need for the length of the run; their dsn."""
@@ -133,8 +134,13 @@ def _start_services(
     }
 
 
-def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) -> TrialResult:
-    """One trial in a process of its own; whatever happens to it, there is a row."""
+def run_one(
+    planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None, python: Path | None = None
+) -> TrialResult:
+    """One trial in a process of its own, of our interpreter or of `python`.
+
+    Whatever happens to it, there is a row.
+    """
     case = planned.case
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     began_ns = time.monotonic_ns()
@@ -152,7 +158,7 @@ def _run_one(planned: Planned, plan: RunPlan, scratch: Path, dsn: str | None) ->
         "keep": plan.keep,
         "reader": get_family(case.family).reads_cold(case),
     }
-    end = run_child(job, folder, plan.timeout_s or case.spec.measure.timeout_s)
+    end = run_child(job, folder, plan.timeout_s or case.spec.measure.timeout_s, python=python)
     if end.result is not None:
         result = TrialResult.from_json(end.result)
     else:
@@ -171,7 +177,7 @@ def _row(planned: Planned, status: Status, cause: str) -> TrialResult:
     return TrialResult(planned.case.case_id, planned.repetition, status, cause, started_at=now)
 
 
-def _finish(path: Path, resumed: int, added: bool) -> RunSummary:
+def finish(path: Path, resumed: int, added: bool) -> RunSummary:
     """Write the end line, unless it is there and nothing came after it."""
     run = load_run(path)
     summary = RunSummary(path, resumed=resumed)
@@ -185,7 +191,7 @@ def _finish(path: Path, resumed: int, added: bool) -> RunSummary:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP interrupt like Ctrl-C, so that services are ended."""
     if threading.current_thread() is not threading.main_thread():
         yield

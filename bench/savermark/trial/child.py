@@ -39,13 +39,16 @@ class Child:
     """A worker process that waits for its one job.
 
     With `own_group`, whatever the worker starts is killed with it; Ctrl-C in the terminal reaches
-    neither. A `ready` one imports what most jobs need before its job arrives.
+    neither. A `ready` one imports what most jobs need before its job arrives. `python` is another
+    interpreter than ours, which has this savermark, too.
     """
 
-    def __init__(self, *, own_group: bool, ready: bool = False) -> None:
+    def __init__(
+        self, *, own_group: bool, ready: bool = False, python: Path | None = None
+    ) -> None:
         self._own_group = own_group
         self._process = subprocess.Popen(
-            [sys.executable, "-m", WORKER, *(["--ready"] if ready else [])],
+            [str(python or sys.executable), "-m", WORKER, *(["--ready"] if ready else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -109,10 +112,16 @@ def keep_ready() -> None:
 
 
 def run_child(
-    job: dict[str, Any], folder: Path, timeout_s: float, *, own_group: bool = True
+    job: dict[str, Any],
+    folder: Path,
+    timeout_s: float,
+    *,
+    own_group: bool = True,
+    python: Path | None = None,
 ) -> ChildEnd:
     """Do one job in a fresh process, whose group is its own or ours."""
-    child = _ready.pop() if _ready and not own_group else Child(own_group=own_group)
+    ready = _ready and not own_group and python is None
+    child = _ready.pop() if ready else Child(own_group=own_group, python=python)
     return child.run(job, folder, timeout_s)
 
 

@@ -48,27 +48,32 @@ _OPTIONAL = (
 _PROBE: RunnableConfig = {"configurable": {"thread_id": "savermark-probe", "checkpoint_ns": ""}}
 
 
-def load_factory(reference: str) -> Callable[..., Any]:
-    """The callable that `package.module:factory` names; the factory may be dotted.
+def load_object(reference: str, what: str = "saver") -> Any:
+    """What `package.module:name` names; the name may be dotted. `what` it is serves the messages.
 
     Raises `UsageError` for a malformed or unknown name, `BackendError` when the import fails.
     """
     module_name, _, path = reference.partition(":")
     parts = [*module_name.split("."), *path.split(".")]
     if not all(part.isidentifier() for part in parts):
-        raise UsageError(f"saver {reference!r} is not of the form package.module:factory")
+        raise UsageError(f"{what} {reference!r} is not of the form package.module:name")
     here = str(Path.cwd())
     if here not in sys.path:  # a console script does not look where the user stands
         sys.path.append(here)
     try:
         module = import_module(module_name)
     except Exception as error:  # an import runs foreign code: whatever it raises is its failure
-        raise BackendError(f"saver {reference!r} cannot be imported: {one_line(error)}") from error
+        raise BackendError(f"{what} {reference!r} cannot be imported: {one_line(error)}") from error
     try:
-        factory = attrgetter(path)(module)
+        return attrgetter(path)(module)
     except AttributeError as error:
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UsageError(unknown(f"name in {module_name}", path, public)) from error
+
+
+def load_factory(reference: str) -> Callable[..., Any]:
+    """The callable that `package.module:factory` names (`load_object`)."""
+    factory = load_object(reference)
     if not callable(factory):
         raise UsageError(f"saver {reference!r} is not callable: name a class or a function")
     return factory  # type: ignore[no-any-return]

@@ -1,0 +1,304 @@
+"""Plans carried out: one transaction a thread, the plan made again inside it.
+
+What a thread looked like before only decides whether a transaction is worth it; what is deleted is
+decided by the rows the transaction itself sees. Whoever caches histories is told before the first
+delete, and a failure there deletes nothing. A thread that cannot be handled is left as it was, its
+reason stands in `Applied.refused`, and the others go on. A job that was interrupted is simply
+started again: what is done already has an empty plan.
+
+A run that is live meanwhile may append; what it appends is neither seen nor touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from operator import methodcaller
+from typing import TYPE_CHECKING
+
+from savermark.backends.shared import one_line
+from savermark.errors import ContractError, Unsupported, UsageError
+from savermark.history.rows import BATCH, ThreadBusy
+from savermark.retention.fold import Evidence, Values, check_versions, evidence, without_counts
+from savermark.retention.keep import GRACE, Terms
+from savermark.retention.plan import checked_threads, plan_by, terms_of
+from savermark.retention.records import Applied, Fold, ThreadPlan
+
+if TYPE_CHECKING:
+    from savermark.history.arows import AsyncRows
+    from savermark.history.image import ThreadImage
+    from savermark.history.rows import RowAccess, ThreadTxn
+    from savermark.retention.exhaustive import Protect
+    from savermark.retention.fold import Materializer
+    from savermark.retention.policy import RetentionPolicy
+    from savermark.retention.records import CacheLifecycle
+    from savermark.storage import Table
+
+RETRIES = 3  # of a thread that another job or a live run got in the way of
+PAUSE = 0.05  # seconds before the first of them; doubles
+_REFUSALS = (ContractError, UsageError, Unsupported)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is done to each thread, checked."""
+
+    terms: Terms
+    lifecycle: CacheLifecycle | None = None
+    fold: Materializer | None = None
+    retries: int = RETRIES
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Values made before the transaction, and the rows they were made from."""
+
+    values: Values
+    evidence: Evidence = ()
+
+
+NOTHING = Ready({})
+
+
+def apply_thread(
+    rows: RowAccess,
+    thread_id: str | int,
+    policy: RetentionPolicy,
+    *,
+    protect: Protect = (),
+    now: datetime | None = None,
+    grace: timedelta = GRACE,
+    lifecycle: CacheLifecycle | None = None,
+    fold: Materializer | None = None,
+    retries: int = RETRIES,
+) -> Applied:
+    """Carry out a policy on one thread (arguments as of `apply`)."""
+    terms = terms_of(policy, protect=protect, now=now, grace=grace)
+    return settle(rows, rows.image(thread_id), Job(terms, lifecycle, fold, retries))
+
+
+def apply(
+    rows: RowAccess,
+    policy: RetentionPolicy,
+    *,
+    threads: Sequence[str | int] | None = None,
+    protect: Protect = (),
+    now: datetime | None = None,
+    grace: timedelta = GRACE,
+    batch: int = BATCH,
+    sleep: float = 0.0,
+    lifecycle: CacheLifecycle | None = None,
+    fold: Materializer | None = None,
+    retries: int = RETRIES,
+    on_progress: Callable[[Applied], object] | None = None,
+) -> Iterator[Applied]:
+    """Carry out a policy on these threads, or on all, one after the other, as it is iterated.
+
+    `batch` threads are read at a time, and after as many that were changed the job rests `sleep`
+    seconds. `fold` makes the values that `compact` stores. A thread found busy is tried again
+    `retries` times, then refused. Raises `UsageError` for wrong arguments at once, `BackendError`
+    where the engine itself fails.
+    """
+    terms = terms_of(policy, protect=protect, now=now, grace=grace)
+    job = Job(terms, lifecycle, fold, retries)
+    return _fleet(rows, job, checked_threads(threads), batch, sleep, on_progress)
+
+
+def aapply(
+    rows: AsyncRows,
+    policy: RetentionPolicy,
+    *,
+    threads: Sequence[str | int] | None = None,
+    protect: Protect = (),
+    now: datetime | None = None,
+    grace: timedelta = GRACE,
+    batch: int = BATCH,
+    sleep: float = 0.0,
+    lifecycle: CacheLifecycle | None = None,
+    fold: Materializer | None = None,
+    retries: int = RETRIES,
+    on_progress: Callable[[Applied], object] | None = None,
+) -> AsyncIterator[Applied]:
+    """The async twin of `apply`; the lifecycle is called beside the event loop."""
+    terms = terms_of(policy, protect=protect, now=now, grace=grace)
+    job = Job(terms, lifecycle, fold, retries)
+    return _afleet(rows, job, checked_threads(threads), batch, sleep, on_progress)
+
+
+def _fleet(
+    rows: RowAccess,
+    job: Job,
+    threads: Sequence[str] | None,
+    batch: int,
+    sleep: float,
+    on_progress: Callable[[Applied], object] | None,
+) -> Iterator[Applied]:
+    changed = 0
+    for image in rows.images(threads, batch=batch):
+        applied = settle(rows, image, job)
+        if on_progress is not None:
+            on_progress(applied)
+        yield applied
+        changed += bool(applied.deleted)
+        if sleep and applied.deleted and changed % batch == 0:
+            time.sleep(sleep)
+
+
+async def _afleet(
+    rows: AsyncRows,
+    job: Job,
+    threads: Sequence[str] | None,
+    batch: int,
+    sleep: float,
+    on_progress: Callable[[Applied], object] | None,
+) -> AsyncIterator[Applied]:
+    changed = 0
+    images = await rows.run(lambda sync: sync.images(threads, batch=batch))
+    while (image := await rows.run(lambda _: next(images, None))) is not None:
+        applied = await asettle(rows, image, job)
+        if on_progress is not None:
+            on_progress(applied)
+        yield applied
+        changed += bool(applied.deleted)
+        if sleep and applied.deleted and changed % batch == 0:
+            await asyncio.sleep(sleep)
+
+
+def settle(rows: RowAccess, image: ThreadImage, job: Job) -> Applied:
+    """Do to one thread what is to be done, from an image of it that may be old by now."""
+    busy = ""
+    for attempt in range(job.retries + 1):
+        if attempt:
+            time.sleep(PAUSE * 2 ** (attempt - 1))
+            image = rows.image(image.thread_id)
+        first = foresee(image, job)
+        if first.refused or first.plan.empty:
+            return first
+        try:
+            folds = folds_to_make(first.plan)
+            ready = NOTHING
+            if folds:
+                values = _maker(job).values(image.thread_id, folds)
+                ready = Ready(values, evidence(image, folds))
+            return carry_out(rows, image.thread_id, job, ready)
+        except ThreadBusy as error:
+            busy = str(error)
+        except _REFUSALS as error:
+            return replace(first, refused=str(error))
+    return replace(first, refused=busy)
+
+
+async def asettle(rows: AsyncRows, image: ThreadImage, job: Job) -> Applied:
+    """The async twin of `settle`: only the values are made on the event loop."""
+    busy = ""
+    for attempt in range(job.retries + 1):
+        if attempt:
+            await asyncio.sleep(PAUSE * 2 ** (attempt - 1))
+            image = await rows.run(methodcaller("image", image.thread_id))
+        first = foresee(image, job)
+        if first.refused or first.plan.empty:
+            return first
+        try:
+            folds = folds_to_make(first.plan)
+            ready = NOTHING
+            if folds:
+                values = await _maker(job).avalues(image.thread_id, folds)
+                ready = Ready(values, evidence(image, folds))
+            work = partial(carry_out, thread_id=image.thread_id, job=job, ready=ready)
+            return await rows.run(work)
+        except ThreadBusy as error:
+            busy = str(error)
+        except _REFUSALS as error:
+            return replace(first, refused=str(error))
+    return replace(first, refused=busy)
+
+
+def foresee(image: ThreadImage, job: Job) -> Applied:
+    """The plan from an image, as the result of having done nothing."""
+    start = time.perf_counter_ns()
+    plan = plan_by(image, job.terms)
+    spent = time.perf_counter_ns() - start
+    return Applied(image.thread_id, plan, refused=plan.refused, plan_ns=spent)
+
+
+def carry_out(rows: RowAccess, thread_id: str, job: Job, ready: Ready = NOTHING) -> Applied:
+    """Plan once more inside a transaction, and do it.
+
+    Raises `ThreadBusy` where the rows under the values have changed, `ContractError` where a cache
+    could not be told; nothing was changed then.
+    """
+    with rows.transaction(thread_id) as txn:
+        image = txn.image()
+        found = foresee(image, job)
+        start = time.perf_counter_ns()
+        if found.refused or found.plan.empty:
+            return found
+        folds = folds_to_make(found.plan)
+        if folds and evidence(image, folds) != ready.evidence:
+            raise ThreadBusy("the rows to fold changed while they were read: try again")
+        check_versions(image, ready.values)
+        _invalidate(job.lifecycle, thread_id)
+        deleted = execute(txn, found.plan, image, ready.values)
+    return replace(found, deleted=deleted, apply_ns=time.perf_counter_ns() - start)
+
+
+def folds_to_make(plan: ThreadPlan) -> tuple[Fold, ...]:
+    """Every value that the plan stores: of folds, and of the children of links that are grafted."""
+    children = (
+        Fold(graft.checkpoint_ns, child, graft.channels)
+        for graft in plan.grafts
+        for child in (graft.children if graft.handling == "snapshot" else ())
+    )
+    return (*plan.folds, *children)
+
+
+def execute(
+    txn: ThreadTxn, plan: ThreadPlan, image: ThreadImage, values: Values
+) -> dict[Table, int]:
+    """The statements of a plan, in an order that leaves nothing dangling between them."""
+    if plan.whole:
+        return txn.delete_all()
+    for fold in plan.folds:
+        store_fold(txn, fold, image, values)
+    for space, name in sorted(plan.detached):
+        txn.reparent(space, name, None)
+    writes = txn.delete_writes_of(plan.checkpoints)
+    writes += txn.delete_writes(key for key in plan.writes if key[:2] not in plan.checkpoints)
+    return {
+        "checkpoints": txn.delete_checkpoints(plan.checkpoints),
+        "blobs": txn.delete_blobs(plan.blobs),
+        "writes": writes,
+    }
+
+
+def store_fold(txn: ThreadTxn, fold: Fold, image: ThreadImage, values: Values) -> None:
+    """Store the values of one checkpoint onto it; from here on they are counted anew."""
+    space, name = fold.checkpoint_ns, fold.checkpoint_id
+    stored = [channel for channel in fold.channels if (space, name, channel) in values]
+    for channel in stored:
+        txn.store_value(space, name, channel, values[space, name, channel])
+    row = image.row(space, name)
+    if stored and row is not None:
+        txn.update_metadata(space, name, without_counts(row, stored))
+
+
+def _maker(job: Job) -> Materializer:
+    if job.fold is None:
+        raise UsageError("values must be folded: give the graph (--graph module:attr), or reducers")
+    return job.fold
+
+
+def _invalidate(lifecycle: CacheLifecycle | None, thread_id: str) -> None:
+    if lifecycle is None:
+        return
+    try:
+        lifecycle.invalidate(thread_id)
+    except Exception as error:  # the cache is the application's: whatever it raises
+        raise ContractError(
+            f"its cached history could not be invalidated ({one_line(error)}), so nothing was "
+            "deleted: make the cache reachable and try again"
+        ) from error

@@ -48,15 +48,15 @@ _OPTIONAL = (
 _PROBE: RunnableConfig = {"configurable": {"thread_id": "savermark-probe", "checkpoint_ns": ""}}
 
 
-def load_object(reference: str, what: str = "saver") -> Any:
-    """What `package.module:name` names; the name may be dotted. `what` it is serves the messages.
+def load_object(reference: str, what: str = "saver", form: str = "factory") -> Any:
+    """What `package.module:name` names; the name may be dotted. `what` and `form` are for messages.
 
     Raises `UsageError` for a malformed or unknown name, `BackendError` when the import fails.
     """
     module_name, _, path = reference.partition(":")
     parts = [*module_name.split("."), *path.split(".")]
     if not all(part.isidentifier() for part in parts):
-        raise UsageError(f"{what} {reference!r} is not of the form package.module:name")
+        raise UsageError(f"{what} {reference!r} is not of the form package.module:{form}")
     here = str(Path.cwd())
     if here not in sys.path:  # a console script does not look where the user stands
         sys.path.append(here)

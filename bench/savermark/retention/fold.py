@@ -160,7 +160,7 @@ def load_graph(reference: str) -> Any:
 
     Raises `UsageError` for anything else, `BackendError` when foreign code fails.
     """
-    found = load_object(reference, "graph")
+    found = load_object(reference, "graph", "name")
     try:
         if not hasattr(found, "get_subgraphs") and not hasattr(found, "compile"):
             found = found() if callable(found) else found

@@ -8,7 +8,7 @@ along the parent links by a recursive query instead, from the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from savermark.history.image import CheckpointRow
@@ -105,8 +105,7 @@ def _line(
         line.append(name)
         if type(data) is not bytes:
             return None
-        at = data.find(_VALUES, 0, _WITHIN)
-        if (at < 0 or data[at + 15] != _EMPTY) and _may_value(data, at, sought):
+        if may_value(data, sought):
             known = outline(tag, data, None)
             if known is None:
                 return None
@@ -119,13 +118,17 @@ def _line(
     return None
 
 
-def _may_value(data: bytes, at: int, sought: dict[bytes, str]) -> bool:
+def may_value(data: bytes, sought: Iterable[bytes]) -> bool:
     """Whether a serialized checkpoint may value a channel; only then it is worth parsing.
 
-    Another writer's order of keys, or another form, has no `at`: it is parsed.
+    `sought` are names as `packed_names` has them. Another writer's order of keys, or another form,
+    is parsed.
     """
+    at = data.find(_VALUES, 0, _WITHIN)
     if at < 0:
         return True
+    if data[at + 15] == _EMPTY:
+        return False
     end = data.rfind(_VERSIONS)
     return end < at or any(data.find(key, at, end) >= 0 for key in sought)
 

@@ -1,7 +1,13 @@
 """TOML -> frozen `WorkloadSpec`: strict keys, sweeps, overrides, fingerprint."""
 
 from savermark.spec.identity import fingerprint, spec_from_json, spec_to_json
-from savermark.spec.load import Variant, load_sandbox_workload, load_workload, workload_names
+from savermark.spec.load import (
+    Variant,
+    load_sandbox_workload,
+    load_walk_workload,
+    load_workload,
+    workload_names,
+)
 from savermark.spec.sandbox import SANDBOX, SandboxSpec
 from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.types import (
@@ -26,11 +32,13 @@ from savermark.spec.types import (
     WorkloadSpec,
     fixed,
 )
+from savermark.spec.walks import WALKS, WalkSpec
 
 __all__ = [
     "GRAPHS",
     "SANDBOX",
     "SAVERS",
+    "WALKS",
     "BranchingSpec",
     "ConversationSpec",
     "Dist",
@@ -51,10 +59,12 @@ __all__ = [
     "SubgraphSpec",
     "ToolsSpec",
     "Variant",
+    "WalkSpec",
     "WorkloadSpec",
     "fingerprint",
     "fixed",
     "load_sandbox_workload",
+    "load_walk_workload",
     "load_workload",
     "spec_from_json",
     "spec_to_json",

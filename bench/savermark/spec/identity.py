@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from savermark.spec.sandbox import SandboxSpec
     from savermark.spec.types import WorkloadSpec
+    from savermark.spec.walks import WalkSpec
 
 #: Counts changes of the payloads or of the script that give other bytes for the same spec.
 GENERATION = 1
@@ -24,7 +25,7 @@ GENERATION = 1
 _HOW_OFTEN = ("repetitions", "reads", "cold", "timeout_s")
 
 
-def spec_to_json(spec: WorkloadSpec | SandboxSpec) -> dict[str, Any]:
+def spec_to_json(spec: WorkloadSpec | SandboxSpec | WalkSpec) -> dict[str, Any]:
     """The spec with every key, as JSON values in the shape of its TOML file."""
     plain: dict[str, Any] = _plain(spec)
     return plain
@@ -35,7 +36,7 @@ def spec_from_json(data: Mapping[str, Any], schema: Schema = SAVERS) -> Any:
     return parse_spec(data, schema)
 
 
-def fingerprint(spec: WorkloadSpec | SandboxSpec) -> str:
+def fingerprint(spec: WorkloadSpec | SandboxSpec | WalkSpec) -> str:
     """16 hex digits of everything that decides what is measured.
 
     Not in it: the summary, and the keys of `[measure]` that say only how often.

@@ -16,14 +16,15 @@ from savermark.spec.sandbox import SANDBOX, SandboxSpec
 from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.sweep import Axes, axis, combinations, dist_parts, is_axis, sweep_axes
 from savermark.spec.types import Dist, WorkloadSpec
+from savermark.spec.walks import WALKS, WalkSpec
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-S = TypeVar("S", WorkloadSpec, SandboxSpec)
+S = TypeVar("S", WorkloadSpec, SandboxSpec, WalkSpec)
 
 #: The families of workloads, by what a file says in its key `family`.
-SCHEMAS = {schema.family: schema for schema in (SAVERS, SANDBOX)}
+SCHEMAS = {schema.family: schema for schema in (SAVERS, SANDBOX, WALKS)}
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ def load_sandbox_workload(
 ) -> list[Variant[SandboxSpec]]:
     """Like `load_workload`, for the workloads of `savermark sandbox run`."""
     return _load(name_or_path, overrides, SANDBOX)
+
+
+def load_walk_workload(name_or_path: str, overrides: Sequence[str] = ()) -> list[Variant[WalkSpec]]:
+    """Like `load_workload`, for the workloads of `savermark walk`."""
+    return _load(name_or_path, overrides, WALKS)
 
 
 def _load(name_or_path: str, overrides: Sequence[str], schema: Schema) -> list[Variant[Any]]:

@@ -28,6 +28,7 @@ ORDER = (
     "environment",
     "results",
     "trial",
+    "probe",
     "sandbox_trial",
     "families",
     "worker",

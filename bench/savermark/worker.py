@@ -47,6 +47,14 @@ def _do(job: dict[str, Any]) -> dict[str, Any]:
         from savermark.trial.child import keep_ready
 
         keep_ready()
+    if job["kind"] == "environment":
+        from savermark.environment import capture_environment
+
+        return capture_environment()
+    if job["kind"] == "probe":
+        from savermark.probe import run_probe_job
+
+        return run_probe_job(job)
     from savermark.families import case_from_json, get_family
     from savermark.trial.case import location_from_json
 

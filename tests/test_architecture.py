@@ -24,6 +24,7 @@ ORDER = (
     "recording",
     "history",
     "retention",
+    "database",
     "sandbox",
     "environment",
     "results",

@@ -1,0 +1,270 @@
+"""The six checks of a thread after a policy ran: two readings of it compared, nothing else asked.
+
+(a) latest resume, (b) resume of every kept id, (c) branches from older turns, (d) orphan rows,
+(e) values, (f) pending writes and interrupts. A checkpoint that stays only to support others is
+never taken for one that can be resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from savermark.history.lineage import LineageError, keep_ids
+from savermark.retention.branching import BranchError, LineageIntegrity
+from savermark.retention.digest import Verdict, judged
+from savermark.retention.findings import RANK, Check, Findings
+from savermark.retention.leftovers import GRACE, is_call, leftovers
+from savermark.retention.promises import ThreadReading
+from savermark.retention.scope import Scope
+
+if TYPE_CHECKING:
+    from savermark.history.lineage import CheckpointKey
+    from savermark.retention.reading import Reading
+
+
+def thread_checks(
+    before: ThreadReading,
+    after: ThreadReading,
+    scope: Scope,
+    *,
+    now: datetime,
+    grace: timedelta = GRACE,
+) -> Iterator[Check]:
+    """The six checks of one thread; of one that the plan deletes whole, the two that apply."""
+    thread = before.image.thread_id
+    if not scope.whole:
+        yield _latest(before, after, scope).check(thread, "latest")
+    yield _resume(before, after, scope).check(thread, "resume")
+    if not scope.whole:
+        yield _branch(before, after, scope).check(thread, "branch")
+    yield _orphans(before, after, scope, now, grace).check(thread, "orphans")
+    if not scope.whole:
+        yield _values(before, after, scope).check(thread, "values")
+        yield _pending(before, after, scope).check(thread, "pending")
+
+
+def _latest(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
+    found = Findings()
+    old, new = before.latest, after.latest
+    if old is None:
+        found.notes.append("the thread was empty" if new is None else "the thread is new")
+    elif new is None:
+        found.add("failed", "nothing is left to resume")
+    elif ("", new.checkpoint_id) not in before.keys:
+        _moved_on(old, new, scope, found)
+    else:
+        _same_state(old, new, "the newest state", found)
+        if old.writes != new.writes:
+            found.add("failed", "the newest state has other pending writes")
+        elif ("", new.checkpoint_id) in scope.support:
+            found.add("failed", f"the newest, {new.checkpoint_id}, is kept only as support")
+        found.notes.append(f"at {new.checkpoint_id}")
+    return found
+
+
+def _moved_on(old: Reading, new: Reading, scope: Scope, found: Findings) -> None:
+    """A checkpoint that came after the first reading: a live run's, or one that the policy put."""
+    if new.error:
+        found.add("failed", f"the newest state, {new.checkpoint_id}, cannot be read: {new.error}")
+    elif ("", new.checkpoint_id) in scope.targets and scope.told:
+        found.notes.append(f"a run moved on to {new.checkpoint_id} meanwhile")
+    elif problem := _other_values(old, new):
+        found.add("unproven", f"{new.checkpoint_id} came meanwhile: {problem[1]}")
+    else:
+        found.notes.append(f"at {new.checkpoint_id}, with the same values")
+
+
+def _same_state(old: Reading, new: Reading, what: str, found: Findings) -> None:
+    """Whether a resume starts from the same values and runs the same tasks."""
+    if old.error:
+        found.notes.append(f"{what} could not be read before: {old.error}")
+    elif new.error:
+        found.add("failed", f"{what} cannot be read: {new.error}")
+    elif problem := _other_values(old, new):
+        found.add(problem[0], f"{what}: {problem[1]}")
+    elif old.frontier != new.frontier or old.upcoming != new.upcoming:
+        found.add("failed", f"{what} would run other tasks")
+    elif old.state != new.state:
+        found.add("failed", f"{what} reads back different through the graph")
+
+
+def _other_values(old: Reading, new: Reading) -> tuple[Verdict, str] | None:
+    worst: tuple[Verdict, str] | None = None
+    for channel, evidence in old.values.items():
+        verdict, why = judged(evidence, new.values.get(channel))
+        if verdict != "ok" and (worst is None or RANK[verdict] < RANK[worst[0]]):
+            worst = verdict, f"channel {channel!r} {why}"
+    return worst
+
+
+def _resume(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
+    """Every promised id is stored, is no mere support, has its chain and runs the same tasks.
+
+    What it loads of persistent subgraphs is part of that: their newest checkpoint of lower id.
+    """
+    found = Findings()
+    promised = sorted((scope.targets | scope.protected) & before.keys)
+    for key in promised:
+        old, new = before.readings.get(key), after.readings.get(key)
+        name = f"checkpoint {key[1]}"
+        if key not in after.keys:
+            found.add("failed", f"{name}{' (protected)' * (key in scope.protected)} is gone")
+        elif key in scope.protected and key not in scope.targets:
+            found.add("failed", f"{name} is protected and kept only as support")
+        elif old is not None and new is not None:
+            if not old.error and new.error:
+                found.add("failed", f"{name} cannot be read: {new.error}")
+            elif old.frontier != new.frontier or old.upcoming != new.upcoming:
+                found.add("failed", f"{name} would run other tasks")
+            _same_chain(before, after, key, found)
+        if key[0] == "":
+            _same_replay(before, after, key[1], scope, found)
+    found.notes.append(f"{len(promised)} checkpoints")
+    return found
+
+
+def _same_chain(
+    before: ThreadReading, after: ThreadReading, key: CheckpointKey, found: Findings
+) -> None:
+    try:
+        keep_ids(after.image, *key)
+    except LineageError as error:
+        try:
+            keep_ids(before.image, *key)
+        except LineageError:
+            return  # it was broken before
+        found.add("failed", f"checkpoint {key[1]} lost what it is rebuilt from: {error}")
+
+
+def _same_replay(
+    before: ThreadReading, after: ThreadReading, root: str, scope: Scope, found: Findings
+) -> None:
+    for space in before.image.spaces:
+        if space == "" or is_call(space):
+            continue
+        old, new = _loaded(before, space, root), _loaded(after, space, root)
+        if old is None:
+            continue
+        what = f"a replay from {root} would load another state of subgraph {space!r}"
+        if new is None or new != old:
+            found.add("failed", what)
+            continue
+        was, now = before.readings.get((space, old)), after.readings.get((space, old))
+        if was is not None and now is not None and (problem := _other_values(was, now)):
+            found.add(problem[0], f"{what}: {problem[1]}")
+
+
+def _loaded(reading: ThreadReading, space: str, root: str) -> str | None:
+    """The checkpoint of a persistent subgraph that a replay of a root checkpoint loads."""
+    rows = reading.image.spaces.get(space, {})
+    return max((one for one in rows if one < root), default=None)
+
+
+def _branch(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
+    """Each message finds the place it found before, where that place is promised.
+
+    Where it is not, the walk must end at an honest root or find a place: never in a broken link.
+    """
+    found = Findings()
+    kept = 0
+    for message, old in before.points.items():
+        new = after.points.get(message)
+        if isinstance(old, BranchError):
+            continue
+        if ("", old) in scope.targets | scope.protected:
+            kept += 1
+            if new != old:
+                why = new if new is not None else "the head has no such message"
+                found.add("failed", f"a branch before message {message!r}: {why}")
+        elif isinstance(new, LineageIntegrity):
+            found.add("failed", f"a branch before message {message!r}: {new}")
+    found.notes.append(f"{kept} of {len(before.points)} messages promised, all found")
+    return found
+
+
+def _orphans(
+    before: ThreadReading, after: ThreadReading, scope: Scope, now: datetime, grace: timedelta
+) -> Findings:
+    found = Findings()
+    if not after.tables:
+        found.add("unsupported", "the tables of this saver are not known")
+    elif scope.whole:
+        if after.image.rows:
+            found.add("failed", f"{after.image.rows} rows of a deleted thread are left")
+        found.notes.append("the thread is gone")
+    else:
+        for table, rows in leftovers(before.image, after.image, now, grace).items():
+            if rows.made:
+                found.add("failed", f"{table}: {rows.made} rows that nothing refers to any more")
+            if rows.left and not scope.refused:
+                found.add("failed", f"{table}: {rows.left} orphans of before are still there")
+            told = f" ({rows.waiting} within grace)" * bool(rows.waiting)
+            told += f" ({rows.left} of before, left alone)" * bool(rows.left)
+            found.notes.append(f"{table}: 0{told}")
+    return found
+
+
+def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
+    found = Findings()
+    promised = sorted((scope.targets | scope.protected) & before.readings.keys())
+    count = 0
+    for key in promised:
+        old, new = before.readings[key], after.readings.get(key)
+        if new is None or old.error:
+            continue  # a missing id is what (b) reports
+        count += 1
+        where = f"checkpoint {key[1]}" + f" of {key[0]!r}" * bool(key[0])
+        if new.error:
+            found.add("failed", f"{where} cannot be read: {new.error}")
+        elif problem := _other_values(old, new):
+            found.add(problem[0], f"{where}: {problem[1]}")
+        elif old.state != new.state:
+            found.add("failed", f"{where} reads back different through the graph")
+    channels = {name for key in promised for name in before.readings[key].values}
+    note = f"{count} checkpoints, {len(channels)} channels"
+    support = len(scope.support & after.keys)
+    found.notes.append(note + f"; {support} more stay as support" * bool(support))
+    return found
+
+
+def _pending(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
+    found = Findings()
+    rows = questions = 0
+    for key in sorted((scope.targets | scope.protected) & before.readings.keys()):
+        old, new = before.readings[key], after.readings.get(key)
+        if new is None or old.error or new.error:
+            continue  # what (b) and (e) report
+        link = scope.moved.get(key)
+        moved = before.readings[link].writes if link and link in before.readings else ()
+        rows += len(old.writes)
+        questions += old.interrupted
+        if new.writes != (*old.writes, *moved):
+            found.add("failed", f"checkpoint {key[1]}: {_count(old, new)}")
+        elif old.interrupts != new.interrupts:
+            found.add("failed", f"checkpoint {key[1]} has other interrupts")
+        if old.interrupted and key[0] == "":
+            _subgraphs(before, after, key[1], found)
+    found.notes.append(f"{rows} pending writes, {questions} checkpoints wait for an answer")
+    return found
+
+
+def _count(old: Reading, new: Reading) -> str:
+    if len(old.writes) == len(new.writes):
+        return "other pending writes"
+    return f"{len(new.writes)} of {len(old.writes)} pending writes"
+
+
+def _subgraphs(before: ThreadReading, after: ThreadReading, root: str, found: Findings) -> None:
+    """What an interrupted subgraph resumes from: the head of each namespace that was called."""
+    for space in sorted(before.calls.get(root, ())):
+        head = before.heads[space]
+        old, new = before.readings.get((space, head)), after.readings.get((space, head))
+        if new is None:
+            found.add("failed", f"the subgraph {space!r} would start again: its state is gone")
+        elif old is not None and not old.error:
+            what = f"the subgraph {space!r} that waits for an answer"
+            _same_state(old, new, what, found)
+            if old.writes != new.writes:
+                found.add("failed", f"{what}: {_count(old, new)}")

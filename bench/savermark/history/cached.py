@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 S = TypeVar("S", bound=BaseCheckpointSaver[Any])
+# Set while an async walk of the saver's own runs: some answer through their sync method.
+_WALKING: ContextVar[bool] = ContextVar("savermark_walking", default=False)
 
 
 class CachedHistory(BaseCheckpointSaver[Any]):
@@ -41,6 +44,8 @@ class CachedHistory(BaseCheckpointSaver[Any]):
     ) -> Histories:
         """Through the cache where an id is given."""
         own = super().get_delta_channel_history
+        if _WALKING.get():
+            return own(config=config, channels=channels)
         return cached_history(
             self, self.cache, config, channels, lambda c, n: own(config=c, channels=n)
         )
@@ -50,9 +55,15 @@ class CachedHistory(BaseCheckpointSaver[Any]):
     ) -> Histories:
         """Through the cache where an id is given."""
         own = super().aget_delta_channel_history
-        return await acached_history(
-            self, self.cache, config, channels, lambda c, n: own(config=c, channels=n)
-        )
+
+        async def walk(where: RunnableConfig, names: Sequence[str]) -> Histories:
+            token = _WALKING.set(True)
+            try:
+                return await own(config=where, channels=names)
+            finally:
+                _WALKING.reset(token)
+
+        return await acached_history(self, self.cache, config, channels, walk)
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget the thread, then delete it."""

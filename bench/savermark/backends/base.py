@@ -138,6 +138,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]  # one line for `savermark list backends`
+    distribution: ClassVar[str] = ""  # the package that brings its saver, where that is one
     store_type: ClassVar[type[Store]]
 
     @classmethod

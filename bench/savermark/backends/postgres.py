@@ -257,6 +257,7 @@ class PostgresBackend(Backend):
     """A real PostgreSQL: embedded by default, or the server that the user names."""
 
     name: ClassVar[str] = "postgres"
+    distribution: ClassVar[str] = "langgraph-checkpoint-postgres"
     title: ClassVar[str] = "PostgreSQL, embedded or yours (--dsn): checkpoints, blobs and writes"
     store_type: ClassVar[type[Store]] = PostgresStore
 

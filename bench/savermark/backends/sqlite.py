@@ -245,6 +245,7 @@ class SqliteBackend(Backend):
     """A SQLite file in WAL mode."""
 
     name: ClassVar[str] = "sqlite"
+    distribution: ClassVar[str] = "langgraph-checkpoint-sqlite"
     title: ClassVar[str] = "SqliteSaver, AsyncSqliteSaver: a file in WAL mode"
     store_type: ClassVar[type[Store]] = SqliteStore
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from savermark.meter import Counts
 from savermark.records import (
     SCHEMA_VERSION,
     Check,
+    CostRow,
     Phase,
     PhaseStorage,
     ProcessCost,
@@ -257,7 +259,15 @@ def make_trial(case: FakeCase, repetition: int, seed: int) -> TrialResult:
             cpu_system_ns=int(wall * 0.1),
             peak_rss_bytes=int(140e6 * (1 + 0.01 * rng.random())),
         ),
+        costs=(_cost(case),),
     )
+
+
+def _cost(case: FakeCase) -> CostRow:
+    """What reading the head costs: the same in every repetition, as counts are."""
+    depth = case.turns * 3
+    counts = Counts(statements=3, rows=depth, bytes=depth * 400, values=depth)
+    return CostRow("get_state", Phase.LOADED, "head", depth, counts, tuple(counts.known()))
 
 
 def _noisy(case: FakeCase, rng: np.random.Generator, base: Any) -> tuple[int, ...]:

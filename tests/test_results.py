@@ -150,7 +150,7 @@ def test_damage_in_the_middle_is_named_by_its_line(folder: Path) -> None:
 
 def test_a_foreign_trial_is_named_by_its_line(folder: Path) -> None:
     append(folder / "run.jsonl", {"record": "trial", "case_id": "x"})
-    with pytest.raises(ResultError, match=r"line 2: not a trial of schema version 1 \('status'\)"):
+    with pytest.raises(ResultError, match=r"line 2: not a trial of schema version 2 \('status'\)"):
         load_run(folder)
 
 
@@ -160,7 +160,7 @@ def test_a_foreign_trial_is_named_by_its_line(folder: Path) -> None:
         ("", "first line is not a run record"),
         ('{"record": "end"}\n', "first line is not a run record"),
         ('{"record": "run"}\n', "states no schema version"),
-        ('{"record": "run", "schema_version": 99}\n', "newer than 1, .*: upgrade savermark"),
+        ('{"record": "run", "schema_version": 99}\n', "newer than 2, .*: upgrade savermark"),
         ('{"record": "run", "schema_version": 1}\n', "lacks run_id, created_at, profile, seed"),
         ("not json\n", "line 1: not a JSON record"),
     ],
@@ -176,8 +176,9 @@ def test_upgrades_go_step_by_step(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def step(name: str) -> Callable[[results.Records], results.Records]:
         return lambda records: [{**records[0], name: True}, *records[1:]]
 
-    monkeypatch.setattr(results, "SCHEMA_VERSION", 3)
-    monkeypatch.setattr(results, "UPGRADES", {1: step("first"), 2: step("second")})
+    now = SCHEMA_VERSION
+    monkeypatch.setattr(results, "SCHEMA_VERSION", now + 2)
+    monkeypatch.setattr(results, "UPGRADES", {now: step("first"), now + 1: step("second")})
     before = (folder / "run.jsonl").read_bytes()
     header = load_run(folder).header
     assert list(header)[-2:] == ["first", "second"]
@@ -197,6 +198,7 @@ def test_golden_files_of_every_version_read(version: int, request: pytest.Fixtur
     assert run.trials[0].samples
     assert run.trials[0].phases[0].storage
     assert run.trials[0].process is not None
+    assert bool(run.trials[0].costs) == (version >= 2)
 
 
 # --- writing --------------------------------------------------------------------------------------

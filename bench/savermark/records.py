@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from savermark.meter import Counts
 from savermark.storage import FloorRow, FootprintRow, StorageRow
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Phase(StrEnum):
@@ -91,6 +92,22 @@ class ProcessCost:
 
 
 @dataclass(frozen=True, slots=True)
+class CostRow:
+    """What one warm call of an operation cost, in counts (`savermark.meter.Counts`).
+
+    `op`, `at` and `depth` are those of its samples. `exact` names the counts that two calls, one
+    after the other, agreed on to the digit.
+    """
+
+    op: str
+    phase: Phase
+    at: str
+    depth: int
+    counts: Counts
+    exact: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TrialResult:
     """One case, one repetition, one fresh process."""
 
@@ -106,6 +123,7 @@ class TrialResult:
     process: ProcessCost | None = None
     backend: dict[str, Any] = field(default_factory=dict)  # Store.describe()
     notes: dict[str, Any] = field(default_factory=dict)  # load average, cloned threads, autovacuum
+    costs: tuple[CostRow, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The trial as JSON values (`record: trial`)."""
@@ -138,6 +156,17 @@ class TrialResult:
         )
         data["checks"] = tuple(
             Check(**{**item, "phase": Phase(item["phase"])}) for item in data["checks"]
+        )
+        data["costs"] = tuple(
+            CostRow(
+                **{
+                    **item,
+                    "phase": Phase(item["phase"]),
+                    "counts": Counts.from_json(item["counts"]),
+                    "exact": tuple(item["exact"]),
+                }
+            )
+            for item in data["costs"]
         )
         data["process"] = ProcessCost(**data["process"]) if data["process"] else None
         return cls(**data)

@@ -34,8 +34,15 @@ _TRIAL_LINE = re.compile(rb'\{"record": ?"trial"')
 Record = dict[str, Any]
 Records = list[Record]
 
+
+def _with_costs(records: Records) -> Records:
+    """Version 2 has what calls cost in counts; nothing counted them before."""
+    added = {"run": {"schema_version": 2}, "trial": {"costs": []}}
+    return [{**record, **added.get(str(record.get("record")), {})} for record in records]
+
+
 #: Schema version -> what turns its records into those of the next one; files stay as they are.
-UPGRADES: dict[int, Callable[[Records], Records]] = {}
+UPGRADES: dict[int, Callable[[Records], Records]] = {1: _with_costs}
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import pandas as pd
 from savermark import stats
 from savermark.errors import ResultError
 from savermark.frame.columns import CASE, OWN
+from savermark.meter import FIELDS
 from savermark.spec import Dist
 
 if TYPE_CHECKING:
@@ -96,7 +97,20 @@ def _sandbox_values(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_SPEC_VALUES = {"savers": _saver_values, "sandbox": _sandbox_values}
+def _walk_values(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The chain's checkpoints stand for turns; a frequency that no snapshot came of is NA."""
+    depth, frequencies = spec["thread"]["depth"], spec["channels"]["frequencies"]
+    return {
+        "api": spec["reads"]["api"],
+        "durability": None,
+        "mode": "delta",
+        "snapshot_frequency": next((f for f in frequencies if f < depth), None),
+        "threads": 1,
+        "turns": depth,
+    }
+
+
+_SPEC_VALUES = {"savers": _saver_values, "sandbox": _sandbox_values, "walks": _walk_values}
 
 
 def _typical(turns: Any) -> int:
@@ -176,6 +190,23 @@ def _checks(trial: TrialResult) -> Columns:
     return _rows("checks", [(str(c.phase), c.check, c.ok, c.detail) for c in trial.checks])
 
 
+def _cost(trial: TrialResult) -> Columns:
+    return _rows(
+        "cost",
+        [
+            (
+                str(row.phase),
+                row.op,
+                row.at,
+                row.depth,
+                *(getattr(row.counts, name) for name in FIELDS),
+                ",".join(row.exact),
+            )
+            for row in trial.costs
+        ],
+    )
+
+
 def _trials(trial: TrialResult) -> Columns:
     cost = trial.process
     used = (
@@ -232,6 +263,7 @@ BUILDERS: dict[str, Callable[[TrialResult], Columns]] = {
     "floor": _floor,
     "samples": _samples,
     "latency": _latency,
+    "cost": _cost,
     "checks": _checks,
     "trials": _trials,
 }

@@ -6,8 +6,10 @@ and `string` columns use pandas.NA for "not known"; `float64` columns NaN.
 
 from __future__ import annotations
 
+from savermark.meter import FIELDS
+
 # Counts changes of names, order, types or meaning. Adding a column at the end counts too.
-FRAME_VERSION = 2
+FRAME_VERSION = 3
 
 CASE: dict[str, str] = {
     "run_id": "string",
@@ -67,6 +69,12 @@ OWN: dict[str, dict[str, str]] = {
         "max_ns": "float64",
         "p50_low_ns": "float64",
         "p50_high_ns": "float64",
+    },
+    "cost": {
+        **{name: dtype for name, dtype in _SERIES.items() if name != "temperature"},
+        "depth": "int64",
+        **dict.fromkeys(FIELDS, "Int64"),
+        "exact": "string",
     },
     "checks": {
         "phase": "string",

@@ -34,8 +34,8 @@ class WalkChannelsSpec:
 
     The channels take the snapshot frequencies in turn, and the head is one update short of the
     next snapshot: as far from the last one as the frequency allows. A frequency of the depth or
-    more is no snapshot. `snapshots`: all that the thread would have taken, as its bytes need, or the last one
-    of each channel, which is all that a walk sees.
+    more is no snapshot. `snapshots`: all that the thread would have taken, as its bytes need, or
+    the last one of each channel, which is all that a walk sees.
     """
 
     count: int = 1

@@ -179,7 +179,7 @@ def settle(rows: RowAccess, image: ThreadImage, job: Job) -> Applied:
         if first.refused or first.plan.empty:
             return first
         try:
-            folds = folds_to_make(first.plan)
+            folds = first.plan.folds
             ready = NOTHING
             if folds:
                 values = _maker(job).values(image.thread_id, folds)
@@ -203,7 +203,7 @@ async def asettle(rows: AsyncRows, image: ThreadImage, job: Job) -> Applied:
         if first.refused or first.plan.empty:
             return first
         try:
-            folds = folds_to_make(first.plan)
+            folds = first.plan.folds
             ready = NOTHING
             if folds:
                 values = await _maker(job).avalues(image.thread_id, folds)
@@ -237,23 +237,12 @@ def carry_out(rows: RowAccess, thread_id: str, job: Job, ready: Ready = NOTHING)
         start = time.perf_counter_ns()
         if found.refused or found.plan.empty:
             return found
-        folds = folds_to_make(found.plan)
-        if folds and evidence(image, folds) != ready.evidence:
+        if found.plan.folds and evidence(image, found.plan.folds) != ready.evidence:
             raise ThreadBusy("the rows to fold changed while they were read: try again")
         check_versions(image, ready.values)
         _invalidate(job.lifecycle, thread_id)
         deleted = execute(txn, found.plan, image, ready.values)
     return replace(found, deleted=deleted, apply_ns=time.perf_counter_ns() - start)
-
-
-def folds_to_make(plan: ThreadPlan) -> tuple[Fold, ...]:
-    """Every value that the plan stores: of folds, and of the children of links that are grafted."""
-    children = (
-        Fold(graft.checkpoint_ns, child, graft.channels)
-        for graft in plan.grafts
-        for child in (graft.children if graft.handling == "snapshot" else ())
-    )
-    return (*plan.folds, *children)
 
 
 def execute(
@@ -264,6 +253,11 @@ def execute(
         return txn.delete_all()
     for fold in plan.folds:
         store_fold(txn, fold, image, values)
+    for graft in plan.grafts:  # in this order: one may build on the one before
+        if graft.handling == "move":
+            txn.move_writes(graft.checkpoint_ns, graft.link_id, graft.parent_id)
+        for child in graft.children:
+            txn.reparent(graft.checkpoint_ns, child, graft.parent_id)
     for space, name in sorted(plan.detached):
         txn.reparent(space, name, None)
     writes = txn.delete_writes_of(plan.checkpoints)

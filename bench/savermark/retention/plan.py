@@ -22,17 +22,25 @@ from typing import TYPE_CHECKING
 
 from savermark.errors import UsageError
 from savermark.history.image import ThreadImage
-from savermark.history.lineage import KeepSet, LineageError, is_reserved, keep_all, missing_values
+from savermark.history.lineage import (
+    CheckpointKey,
+    KeepSet,
+    LineageError,
+    is_reserved,
+    keep_all,
+    missing_values,
+)
 from savermark.history.rows import BATCH
 from savermark.retention.damage import damages
 from savermark.retention.exhaustive import Protect, leaf_candidates, protected_ids
 from savermark.retention.keep import GRACE, Terms, addressable
 from savermark.retention.orphans import dead_blobs, dead_writes, is_idle
-from savermark.retention.records import Fold, Freed, ThreadPlan
+from savermark.retention.records import Fold, Freed, Graft, ThreadPlan
+from savermark.retention.relink import relink
 from savermark.retention.turns import line
 
 if TYPE_CHECKING:
-    from savermark.history.lineage import CheckpointKey, CheckpointRow
+    from savermark.history.lineage import CheckpointRow
     from savermark.history.rows import RowAccess
     from savermark.retention.damage import Damage
     from savermark.retention.policy import RetentionPolicy
@@ -193,42 +201,71 @@ def _refused(image: ThreadImage, policy: RetentionPolicy) -> str:
 
 def _partial(image: ThreadImage, terms: Terms, found: Iterable[Damage]) -> ThreadPlan:
     policy = terms.policy
-    leaves = frozenset[tuple[str, str]]()
+    leaves = frozenset[CheckpointKey]()
     if policy.duration_leaves or policy.leaf_siblings:
         leaves = leaf_candidates(image, policy, terms.protected)
     rest = without(image, leaves)
-    wanted = addressable(rest, terms)
-    kept = {space: keep_all(rest, space, names) for space, names in wanted.items()}
+    kept = _keep_sets(rest, terms)
     if reason := _unsafe_there(found, kept):
         return ThreadPlan(image.thread_id, refused=reason)
-    folds: tuple[Fold, ...] = ()
+    folds, grafts = tuple[Fold, ...](), tuple[Graft, ...]()
     if policy.delta == "compact":
         folds = folds_of(rest, kept)
         kept = {space: _folded(rest, space, each) for space, each in kept.items()}
+    elif policy.duration_leaves:
+        keys = [(space, name) for space, each in kept.items() for name in each]
+        grafts, rest = relink(rest.cut(keys), terms.protected)
+        kept = _keep_sets(rest, terms) if grafts else kept
+    return _outcome(image, rest, terms, kept, folds, grafts)
+
+
+def _keep_sets(image: ThreadImage, terms: Terms) -> dict[str, KeepSet]:
+    """Every addressable checkpoint with its own keep-set, so that each reads back as before."""
+    wanted = addressable(image, terms)
+    return {space: keep_all(image, space, names) for space, names in wanted.items()}
+
+
+def _outcome(
+    image: ThreadImage,
+    rest: ThreadImage,
+    terms: Terms,
+    kept: Mapping[str, KeepSet],
+    folds: tuple[Fold, ...],
+    grafts: tuple[Graft, ...],
+) -> ThreadPlan:
     gone = frozenset(
         row.key for row in image.checkpoints if row.checkpoint_id not in kept.get(row.key[0], ())
     )
+    moved = {(g.checkpoint_ns, g.link_id) for g in grafts if g.handling == "move"}
     plan = ThreadPlan(
         image.thread_id,
         checkpoints=gone,
-        writes=dead_writes(image, gone, terms),
+        writes=frozenset(w for w in dead_writes(image, gone, terms) if w[:2] not in moved),
         blobs=dead_blobs(image, gone, terms),
-        detached=_detached(image, gone),
+        detached=_detached(image, rest, gone),
         folds=folds,
+        grafts=grafts,
         kept=kept,
     )
     return replace(plan, freed=freed_by(plan, image))
 
 
-def _detached(image: ThreadImage, gone: Collection[CheckpointKey]) -> frozenset[CheckpointKey]:
-    """The survivors whose parent goes. One that was missing before is not our doing, and stays
-    named: whoever needs it must hear of the gap.
+def _detached(
+    image: ThreadImage, rest: ThreadImage, gone: Collection[CheckpointKey]
+) -> frozenset[CheckpointKey]:
+    """The survivors whose parent goes; `rest` has the parents that grafts gave.
+
+    A parent that was missing before is not our doing and stays named: whoever needs it must hear
+    of the gap.
     """
-    return frozenset(
-        row.key
-        for row in image.checkpoints
-        if row.key not in gone and (row.checkpoint_ns, row.parent_id) in gone
-    )
+    found = set()
+    for row in image.checkpoints:
+        if row.key in gone or (row.checkpoint_ns, row.parent_id) not in gone:
+            continue
+        now = rest.row(*row.key)
+        if now is None or now.parent_id is None or (row.checkpoint_ns, now.parent_id) in gone:
+            found.add(row.key)
+    return frozenset(found)
 
 
 def folds_of(image: ThreadImage, kept: Mapping[str, KeepSet]) -> tuple[Fold, ...]:

@@ -166,7 +166,7 @@ class TrialResult:
                     "exact": tuple(item["exact"]),
                 }
             )
-            for item in data["costs"]
+            for item in data.get("costs", ())
         )
         data["process"] = ProcessCost(**data["process"]) if data["process"] else None
         return cls(**data)

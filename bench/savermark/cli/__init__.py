@@ -20,6 +20,7 @@ VERBS = {
     "show": "Print a result's summary table.",
     "report": "Write a result's report, page, plots and frames again.",
     "compare": "Compare two results, case by case, with a verdict.",
+    "ab": "Compare two builds of a saver: two environments, trials in turn, one report.",
     "sandbox": "Measure and prove stores of sandbox checkpoints.",
     "list": "List workloads, backends, profiles or results.",
     "env": "Print what decides the numbers on this machine.",

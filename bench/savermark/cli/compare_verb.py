@@ -24,16 +24,30 @@ def command(baseline: str, result: str, threshold: float | None, fmt: str) -> in
 
     Exits 3 when something is worse, 4 when the two must not be compared.
     """
-    from savermark.compare import compare_runs, exit_code, to_markdown
-    from savermark.errors import UsageError
+    from savermark.compare import compare_runs, exit_code
     from savermark.frame import load_runs
     from savermark.results import find_result
 
-    if threshold is not None and threshold <= 1:
-        raise UsageError(f"threshold is {threshold:g}: give a ratio above 1, for example 1.1")
+    check_threshold(threshold)
     a, b = load_runs(find_result(baseline), find_result(result))
     options = {} if threshold is None else {"threshold": threshold}
     comparison = compare_runs(a, b, **options)
+    print_comparison(comparison, fmt)
+    return exit_code(comparison)
+
+
+def check_threshold(threshold: float | None) -> None:
+    """Raise `UsageError` for what no ratio of times can be judged by."""
+    from savermark.errors import UsageError
+
+    if threshold is not None and not 1 < threshold < float("inf"):
+        raise UsageError(f"threshold is {threshold:g}: give a ratio above 1, for example 1.1")
+
+
+def print_comparison(comparison: Comparison, fmt: str) -> None:
+    """Print a comparison on stdout in the format that was asked for."""
+    from savermark.compare import to_markdown
+
     if fmt == "md":
         click.echo(to_markdown(comparison))
     elif fmt == "json":
@@ -42,7 +56,6 @@ def command(baseline: str, result: str, threshold: float | None, fmt: str) -> in
         emit_frame(comparison.to_frame(), fmt)
     else:
         _print_telling(comparison)
-    return exit_code(comparison)
 
 
 def _print_telling(comparison: Comparison) -> None:

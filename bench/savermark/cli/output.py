@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -109,5 +110,5 @@ def print_table(columns: list[str], rows: list[list[str]], title: str = "") -> N
         numeric = all(row[index][:1].isdigit() or row[index] == "–" for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))  # a case id holds brackets, which would be markup
     Console(width=None if Console().is_terminal else 200).print(table)

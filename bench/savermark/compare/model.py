@@ -57,11 +57,16 @@ class Kind(StrEnum):
     SPACE = "space"  # the whole store, in pages
     MEMORY = "memory"  # of the worker process
     TIME = "time"
+    COUNT = "count"  # of a probe: exact (savermark.probe)
+    RATIO = "ratio"  # of paired times: no unit, and judged as times are
 
     @property
     def unit(self) -> str:
         """The unit of values of this kind."""
-        return {Kind.ROWS: "rows", Kind.TIME: "ns"}.get(self, "B")
+        return _UNITS.get(self, "B")
+
+
+_UNITS = {Kind.ROWS: "rows", Kind.TIME: "ns", Kind.COUNT: "", Kind.RATIO: ""}
 
 
 @dataclass(frozen=True, slots=True)

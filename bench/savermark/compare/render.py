@@ -81,13 +81,25 @@ def _line(cells: Iterable[str]) -> str:
 def _values(row: Row) -> tuple[str, str]:
     if row.a is None or row.b is None:
         return "", ""
-    show = {Kind.ROWS: format_count, Kind.TIME: format_ns}.get(row.kind or Kind.BYTES, format_bytes)
+    show = _SHOW.get(row.kind or Kind.BYTES, format_bytes)
     shown = show(row.a), show(row.b)
     if row.verdict is not Verdict.SAME and row.a != row.b and shown[0] == shown[1]:
         # Rounding hides what the verdict is about.
         unit = row.kind.unit if row.kind else ""
-        return f"{format_count(row.a)} {unit}", f"{format_count(row.b)} {unit}"
+        return f"{format_count(row.a)} {unit}".strip(), f"{format_count(row.b)} {unit}".strip()
     return shown
+
+
+def _as_ratio(value: float) -> str:
+    return f"{value:.3g}"
+
+
+_SHOW = {
+    Kind.ROWS: format_count,
+    Kind.COUNT: format_count,
+    Kind.TIME: format_ns,
+    Kind.RATIO: _as_ratio,
+}
 
 
 def _ratio(row: Row) -> str:

@@ -1,0 +1,74 @@
+"""Runs the steps of two sides, each in a fresh process of its own interpreter."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from savermark.ab.plan import SIDES, AbPlan, Step, plan_steps, planned
+from savermark.ab.store import AbResult, append_probe, create_ab, load_ab
+from savermark.errors import BackendError
+from savermark.probe import Ask, Probe
+from savermark.records import Status, TrialResult
+from savermark.results import RUN_FILE, append_trial, locked, prepare_folder
+from savermark.runner import Progress, Silent, check_plan
+from savermark.runner.probes import probe_case
+from savermark.runner.run import finish, run_one, start_services, terminable
+from savermark.runner.scratch import scratch_folder
+from savermark.trial import run_child
+
+START_SECONDS = 120.0
+#: The walk as the saver does it, and the base class's beside it: a measure of the thread itself.
+ASK = Ask(walks=("own", "base"))
+
+
+def run_ab(plan: AbPlan, out: Path, progress: Progress | None = None) -> AbResult:
+    """Probe and run every case on both sides, in turn; what is done is on disk at once.
+
+    Raises a `SavermarkError` before the first process for what would make the run useless.
+    """
+    check_plan(plan.run)
+    told = progress or Silent()
+    prepare_folder(out)
+    with locked(out), terminable(), ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder(plan.run.keep))
+        create_ab(out, plan, {side: environment(plan.python(side), scratch) for side in SIDES})
+        steps = plan_steps(plan.run)
+        trials = [planned(step) for step in steps]
+        servers = start_services(stack, trials, scratch, plan.run)
+        told.started(len(steps), 0)
+        for done, step in enumerate(steps):
+            told.trial_started(planned(step), done, len(steps))
+            dsn = servers[step.case.family][step.case.backend]
+            told.trial_finished(_take(plan, step, out, scratch, dsn), done + 1, len(steps))
+        for side in SIDES:
+            finish(out / side / RUN_FILE, 0, True)
+    return load_ab(out)
+
+
+def _take(plan: AbPlan, step: Step, out: Path, scratch: Path, dsn: str | None) -> TrialResult:
+    python = plan.python(step.side)
+    if step.repetition is None:
+        probe = probe_case(step.case, ASK, scratch, dsn, python, plan.run.timeout_s)
+        append_probe(out, step.side, probe)
+        return as_trial(probe)
+    trial = run_one(planned(step), plan.run, scratch, dsn, python)
+    append_trial(out / step.side / RUN_FILE, trial)
+    return trial
+
+
+def as_trial(probe: Probe) -> TrialResult:
+    """How a probe ended, in the words of a trial, for whoever is told."""
+    status = Status.FAILED if probe.cause else Status.OK
+    return TrialResult(probe.case_id, 0, status, probe.cause)
+
+
+def environment(python: Path, scratch: Path) -> dict[str, Any]:
+    """The facts that decide the numbers, as the interpreter of a side sees them."""
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        end = run_child({"kind": "environment"}, Path(folder), START_SECONDS, python=python)
+    if end.result is None:
+        raise BackendError(f"the environment of {python} does not start: {end.cause}")
+    return end.result

@@ -114,7 +114,7 @@ class Reading(Protocol):
     def storage(self, threads: Threads = None) -> Iterator[StorageRow]:
         """Rows and bytes by thread, namespace, table and channel.
 
-        All of one thread and table come together.
+        All of one thread come together.
         """
         ...
 
@@ -123,7 +123,7 @@ class Reading(Protocol):
         ...
 
     def orphans(self, threads: Threads = None) -> Iterator[Orphan]:
-        """What nothing names, in no order."""
+        """What nothing names, all of one table and thread together."""
         ...
 
     def values(self, threads: Threads = None) -> Iterator[tuple[str, int, int]]:

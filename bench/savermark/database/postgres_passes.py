@@ -39,13 +39,17 @@ SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
 FROM checkpoints AS c {where}
 ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC
 """
+# Keys alone are compared, which both indexes hold; only what is lost is fetched, one by one.
 _ORPHAN_WRITES = """
-SELECT thread_id, checkpoint_ns, checkpoint_id, count(*), sum(octet_length(blob))::bigint
-FROM checkpoint_writes AS w
-WHERE {among} AND NOT EXISTS (
-    SELECT FROM checkpoints AS c WHERE c.thread_id = w.thread_id
-        AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
-) GROUP BY 1, 2, 3
+SELECT lost.*, found.* FROM (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoint_writes WHERE {among}
+    EXCEPT SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints WHERE {among}
+) AS lost CROSS JOIN LATERAL (
+    SELECT count(*), coalesce(sum(octet_length(blob)), 0)::bigint FROM checkpoint_writes AS w
+    WHERE w.thread_id = lost.thread_id AND w.checkpoint_ns = lost.checkpoint_ns
+        AND w.checkpoint_id = lost.checkpoint_id
+    OFFSET 0
+) AS found ORDER BY 1
 """
 _ORPHAN_BLOBS = """
 SELECT thread_id, checkpoint_ns, NULL, count(*), coalesce(sum(octet_length(blob)), 0)::bigint
@@ -54,7 +58,7 @@ WHERE {among} AND NOT EXISTS (
     SELECT FROM checkpoints AS c, jsonb_each_text(c.checkpoint -> 'channel_versions') AS named
     WHERE c.thread_id = b.thread_id AND c.checkpoint_ns = b.checkpoint_ns
         AND named.key = b.channel AND named.value = b.version
-) GROUP BY 1, 2
+) GROUP BY 1, 2 ORDER BY 1
 """
 _VALUES = """
 SELECT held.key, count(*), sum(octet_length(held.value::text))::bigint
@@ -91,12 +95,16 @@ class PostgresReading:
         self._task_path = task_path
 
     def storage(self, threads: Threads = None) -> Iterator[StorageRow]:
-        """One statement a table; the groups come in order of threads."""
-        for table in TABLES:
-            grouped = queries.storage_query(table, threads)
-            query = sql.SQL("SELECT * FROM ({}) AS g (a, b, c, d, e, f) ORDER BY 1").format(grouped)
-            for thread, space, channel, count, logical, stored in self._stream(query, threads):
-                yield StorageRow(thread, space, table, channel, count, logical, stored)
+        """One statement over the three tables."""
+        tables = [
+            sql.SQL(
+                "SELECT {}, found.* FROM ({}) AS found (thread_id, ns, ch, n, logical, stored)"
+            ).format(table, queries.storage_query(table, threads))
+            for table in TABLES
+        ]
+        query = sql.SQL("{} ORDER BY thread_id").format(sql.SQL(" UNION ALL ").join(tables))
+        for table, thread, space, channel, *numbers in self._stream(query, threads):
+            yield StorageRow(thread, space, table, channel, *numbers)
 
     def spaces(self, threads: Threads = None) -> Iterator[Space]:
         """One pass down the primary key."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from heapq import merge
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from savermark.backends._sqlite_sizes import bytes_of, checkpoint_groups, write_groups
@@ -56,8 +57,11 @@ class SqliteReading:
     def storage(self, threads: Threads = None) -> Iterator[StorageRow]:
         """One pass over the checkpoints and one over the writes."""
         where, given = _among(threads)
-        yield from checkpoint_groups(self._connection, where, given)
-        yield from write_groups(self._connection, where, given)
+        yield from merge(
+            checkpoint_groups(self._connection, where, given),
+            write_groups(self._connection, where, given),
+            key=attrgetter("thread_id"),
+        )
 
     def spaces(self, threads: Threads = None) -> Iterator[Space]:
         """One pass down the primary key."""

@@ -115,10 +115,14 @@ class CustomStore(PlainStore):
         self._kept: BaseCheckpointSaver[Any] | None = None
         self._seen: type[BaseCheckpointSaver[Any]] | None = None
 
+    def factory(self) -> Callable[..., Any]:
+        """What makes the saver."""
+        return load_factory(self.label)
+
     def _make(self, serde: SerializerProtocol | None) -> Any:
         if self._kept is not None:
             return self._kept
-        factory = load_factory(self.label)
+        factory = self.factory()
         arguments = _arguments(self.label, factory, self.location, serde)
         with self._opening():
             made = factory(**arguments)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from savermark.history.arows import arow_access
 from savermark.history.rows import ThreadBusy, row_access
+from savermark.retention.apply import execute
 from savermark.retention.records import Applied
 from savermark.retention.runs_plan import Addressable, RunsPlan, check_runs, plan_runs
 from savermark.storage import TABLES, Table
@@ -16,8 +17,10 @@ from savermark.storage import TABLES, Table
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from savermark.history.rows import RowAccess, ThreadTxn
-    from savermark.retention.records import CacheLifecycle, ThreadPlan
+    from savermark.history.rows import RowAccess
+    from savermark.retention.exhaustive import Protect
+    from savermark.retention.records import CacheLifecycle
+
 
 _TRIES = 3  # of one thread that another job keeps changing
 _WHY_NONE = (
@@ -100,7 +103,7 @@ def plans_of_runs(
     rows: RowAccess,
     run_ids: Collection[str],
     *,
-    protect: Collection[str] = (),
+    protect: Protect = (),
     addressable: Addressable = "every",
 ) -> Iterator[RunsPlan]:
     """The plan of every thread that holds a checkpoint of these runs; reads only, streaming."""
@@ -117,7 +120,7 @@ def apply_runs(
     rows: RowAccess,
     run_ids: Collection[str],
     *,
-    protect: Collection[str] = (),
+    protect: Protect = (),
     addressable: Addressable = "every",
     lifecycle: CacheLifecycle | None = None,
 ) -> Iterator[RunsApplied]:
@@ -139,7 +142,7 @@ def _patiently(
     rows: RowAccess,
     thread_id: str,
     names: frozenset[str],
-    protect: Collection[str],
+    protect: Protect,
     addressable: Addressable,
     lifecycle: CacheLifecycle | None,
 ) -> RunsApplied:
@@ -160,13 +163,14 @@ def _one_thread(
     rows: RowAccess,
     thread_id: str,
     names: frozenset[str],
-    protect: Collection[str],
+    protect: Protect,
     addressable: Addressable,
     lifecycle: CacheLifecycle | None,
 ) -> RunsApplied:
     began = time.perf_counter_ns()
     with rows.transaction(thread_id) as txn:
-        planned = plan_runs(txn.image(), names, protect=protect, addressable=addressable)
+        image = txn.image()
+        planned = plan_runs(image, names, protect=protect, addressable=addressable)
         at, plan = time.perf_counter_ns(), planned.plan
         if plan.refused or plan.empty:
             applied = Applied(thread_id, plan, {}, plan.refused, at - began)
@@ -177,37 +181,26 @@ def _one_thread(
             except Exception as error:  # foreign code: whatever it raises, the cache may be stale
                 why = f"its cache could not be invalidated: {type(error).__name__}: {error}"
                 return RunsApplied(Applied(thread_id, plan, refused=why), planned.matched, 0)
-        deleted = carry_out(txn, plan)
+        deleted = execute(txn, plan, image, {})
     done = time.perf_counter_ns()
     applied = Applied(thread_id, plan, deleted, "", at - began, done - at)
     return RunsApplied(applied, planned.matched, planned.needed, planned.cut)
-
-
-def carry_out(txn: ThreadTxn, plan: ThreadPlan) -> dict[Table, int]:
-    """Delete what a plan without folds and grafts names; the rows deleted by table."""
-    for space, name in sorted(plan.detached):
-        txn.reparent(space, name, None)
-    return {
-        "writes": txn.delete_writes(sorted(plan.writes)),
-        "checkpoints": txn.delete_checkpoints(sorted(plan.checkpoints)),
-        "blobs": txn.delete_blobs(sorted(plan.blobs)),
-    }
 
 
 def delete_for_runs(
     saver: BaseCheckpointSaver[Any],
     run_ids: Collection[str],
     *,
-    protect: Collection[str] = (),
+    protect: Protect = (),
     addressable: Addressable = "every",
     dry_run: bool = False,
     lifecycle: CacheLifecycle | None = None,
 ) -> RunsReport:
     """Delete what these runs stored in all threads and namespaces of a sync saver.
 
-    `protect` are checkpoint ids that stay with what they need, `addressable` says what else must
-    read back as before (see `runs_plan`). Raises `UsageError` for a bare
-    string, `Unsupported` for a saver whose rows are not known.
+    `protect` are checkpoint ids, or whole `checkpoint_map`s, that stay with what they need;
+    `addressable` says what else must read back as before (see `runs_plan`). Raises `UsageError`
+    for a bare string, `Unsupported` for a saver whose rows are not known.
     """
     return report_of_runs(row_access(saver), run_ids, protect, addressable, dry_run, lifecycle)
 
@@ -216,7 +209,7 @@ async def adelete_for_runs(
     saver: BaseCheckpointSaver[Any],
     run_ids: Collection[str],
     *,
-    protect: Collection[str] = (),
+    protect: Protect = (),
     addressable: Addressable = "every",
     dry_run: bool = False,
     lifecycle: CacheLifecycle | None = None,
@@ -231,7 +224,7 @@ async def adelete_for_runs(
 def report_of_runs(
     rows: RowAccess,
     run_ids: Collection[str],
-    protect: Collection[str] = (),
+    protect: Protect = (),
     addressable: Addressable = "every",
     dry_run: bool = False,
     lifecycle: CacheLifecycle | None = None,

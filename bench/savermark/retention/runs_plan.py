@@ -14,17 +14,18 @@ of that checkpoint goes, for a resume would apply them; what an earlier run left
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from savermark.errors import UsageError
 from savermark.history.image import run_of
 from savermark.history.lineage import KeepSet, LineageError, keep_all, keep_ids
-from savermark.retention.records import Freed, ThreadPlan
+from savermark.retention.exhaustive import Protect, protected_ids
+from savermark.retention.plan import freed_by
+from savermark.retention.records import ThreadPlan
 
 if TYPE_CHECKING:
     from savermark.history.image import BlobKey, CheckpointKey, ThreadImage, WriteRow
-    from savermark.storage import Table
 
 Addressable = Literal["every", "heads"]
 
@@ -49,7 +50,7 @@ def plan_runs(
     image: ThreadImage,
     run_ids: Collection[str],
     *,
-    protect: Collection[str] = (),
+    protect: Protect = (),
     addressable: Addressable = "every",
 ) -> RunsPlan:
     """What deleting these runs does to one thread; pure. `protect` are ids of any namespace."""
@@ -58,7 +59,7 @@ def plan_runs(
     if not matched:
         return RunsPlan(ThreadPlan(image.thread_id))
     try:
-        kept = _kept(image, matched, frozenset(protect), addressable)
+        kept = _kept(image, matched, protected_ids(protect), addressable)
         gone = frozenset(key for key in matched if key[1] not in kept.get(key[0], ()))
         cut = 0 if addressable == "every" else _cut(image, matched, gone)
     except LineageError as error:
@@ -118,13 +119,7 @@ def _plan(
         for write in _of_the_run(image.own_writes.get(row.key, ()))
     ]
     blobs = [row for row in image.blobs if row.key in lost and row.key not in named]
-    checkpoints = [row for row in image.checkpoints if row.key in gone]
-    freed: dict[Table, Freed] = {
-        "checkpoints": Freed(len(checkpoints), sum(row.bytes for row in checkpoints)),
-        "blobs": Freed(len(blobs), sum(row.bytes for row in blobs)),
-        "writes": Freed(len(writes), sum(row.bytes for row in writes)),
-    }
-    return ThreadPlan(
+    plan = ThreadPlan(
         image.thread_id,
         checkpoints=gone,
         writes=frozenset(row.key for row in writes),
@@ -135,8 +130,8 @@ def _plan(
             if row.parent_id is not None and (row.checkpoint_ns, row.parent_id) in gone
         ),
         kept=kept,
-        freed=freed,
     )
+    return replace(plan, freed=freed_by(plan, image))
 
 
 def _of_the_run(writes: Sequence[WriteRow]) -> list[WriteRow]:

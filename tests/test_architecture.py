@@ -24,6 +24,7 @@ ORDER = (
     "recording",
     "history",
     "retention",
+    "contract",
     "conformance",
     "database",
     "sandbox",
@@ -32,6 +33,7 @@ ORDER = (
     "trial",
     "probe",
     "sandbox_trial",
+    "walking",
     "families",
     "worker",
     "profiles",
@@ -47,6 +49,7 @@ ORDER = (
     "plots",
     "report",
     "cli",
+    "pytest_plugin",
 )
 
 

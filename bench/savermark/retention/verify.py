@@ -58,7 +58,7 @@ __all__ = [
     "verify_retention",
 ]
 
-_SHOWN: Mapping[Verdict, str] = {
+SHOWN: Mapping[Verdict, str] = {
     "ok": "ok",
     "failed": "FAILED",
     "unproven": "NOT PROVABLE",
@@ -96,7 +96,7 @@ class Verification:
         found: dict[str, dict[Verdict, int]] = {}
         for name in CHECKS:
             verdicts = [check.verdict for check in self.checks if check.check == name]
-            found[name] = {verdict: verdicts.count(verdict) for verdict in _SHOWN}
+            found[name] = {verdict: verdicts.count(verdict) for verdict in SHOWN}
         return found
 
     @property
@@ -113,10 +113,10 @@ class Verification:
         """The verdict, a line a check, and the first failures."""
         lines = [self.verdict]
         for name, counts in self.counts().items():
-            told = ", ".join(f"{n} {_SHOWN[verdict]}" for verdict, n in counts.items() if n)
+            told = ", ".join(f"{n} {SHOWN[verdict]}" for verdict, n in counts.items() if n)
             lines.append(f"  {CHECKS[name]}: {told or 'not asked'}")
         for check in self.failures[:limit]:
-            what = f"{_SHOWN[check.verdict]} {CHECKS[check.check]}: {check.detail}"
+            what = f"{SHOWN[check.verdict]} {CHECKS[check.check]}: {check.detail}"
             lines.append(f"thread {check.thread_id!r}: {what}")
         if len(self.failures) > limit:
             lines.append(f"and {len(self.failures) - limit} more")
@@ -127,19 +127,20 @@ class Verification:
         lines = [f"**{self.verdict}**", "", "| check | ok | failed | not provable | unsupported |"]
         lines.append("| --- | ---: | ---: | ---: | ---: |")
         for name, n in self.counts().items():
-            row = [CHECKS[name], *(str(n[verdict]) for verdict in _SHOWN)]
+            row = [CHECKS[name], *(str(n[verdict]) for verdict in SHOWN)]
             lines.append(f"| {' | '.join(row)} |")
         if self.failures:
             lines += ["", "| thread | check | verdict | detail |", "| --- | --- | --- | --- |"]
         for check in self.failures[:limit]:
-            cells = [check.thread_id, CHECKS[check.check], _SHOWN[check.verdict], check.detail]
-            lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
+            cells = [check.thread_id, CHECKS[check.check], SHOWN[check.verdict], check.detail]
+            lines.append(f"| {' | '.join(cell(each) for each in cells)} |")
         if len(self.failures) > limit:
             lines += ["", f"and {len(self.failures) - limit} more"]
         return "\n".join(lines)
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """A text that stays one cell of a Markdown table."""
     flat = " ".join(text.split())
     return flat.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 

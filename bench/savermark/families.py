@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from savermark.trial.family import Family
 
 # Imported when asked for: a worker of one family needs nothing of the other.
-FAMILIES = {"savers": "savermark.trial.family", "sandbox": "savermark.sandbox_trial.family"}
+FAMILIES = {
+    "savers": "savermark.trial.family",
+    "sandbox": "savermark.sandbox_trial.family",
+    "walks": "savermark.walking.family",
+}
 
 
 def get_family(name: str) -> Family:

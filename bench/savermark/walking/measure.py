@@ -1,0 +1,167 @@
+"""Times, counts and checks of what is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from savermark.meter import WARMUP, Counts, acount, count
+from savermark.records import CostRow, Phase, SampleSet
+from savermark.trial.driver import SyncDriver
+from savermark.walking.ground import BASE, FLOOR
+from savermark.walking.rows import channels, expected
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from savermark.walking.ground import Ground, Read
+
+#: A read that has taken this long in all is not repeated beyond the fewest samples that count, nor
+#: warmed up further.
+BUDGET_NS = 1_000_000_000
+FEWEST = 3
+#: A history of n states walks n times. One that would take longer than this is left out, and said.
+LONGEST_NS = 8_000_000_000
+
+
+async def check_walks(ground: Ground, walks: Sequence[Read], floor: Read | None) -> None:
+    """Right before fast: base finds what was put there, every other walk what base finds."""
+    found = {read.op: comparable(await read.call()) for read in walks}
+    base = found.get(f"walk_{BASE}") or _script(ground)
+    missed = [] if base == _script(ground) else ["the base walk finds something else"]
+    ground.check("thread", len(base), missed)
+    wrong = [op for op, seen in found.items() if seen != base]
+    ground.check("walks", len(found), wrong)
+    if floor is not None:
+        needed = [value for writes, seed in base.values() for value in (*writes, *seed)]
+        seen = [repr(_plain(value)) for value in await floor.call()]
+        alike = sorted(seen) == sorted(repr(value) for value in needed)
+        ground.check(FLOOR, len(needed), [] if alike else ["it does not fetch what a walk needs"])
+
+
+async def check_states(ground: Ground, reads: Sequence[Read]) -> None:
+    """Every walk gives a graph the same states."""
+    first: dict[str, tuple[str, Any]] = {}
+    wrong = []
+    for read in reads:
+        kind = read.op.rpartition("_")[0]
+        seen = _states(await read.call())
+        known, values = first.setdefault(kind, (read.op, seen))
+        if seen != values:
+            wrong.append(f"{read.op} differs from {known}")
+    if reads:
+        ground.check("states", len(reads), wrong)
+
+
+async def time_reads(ground: Ground, reads: Sequence[Read]) -> None:
+    """Sample the reads in turn, so that drift hits all alike; every other round backwards."""
+    times: list[list[int]] = [[] for _ in reads]
+    warm = [0] * len(reads)
+    for number in range(WARMUP):
+        for place, read in enumerate(reads):
+            if not number or sum(times[place]) <= BUDGET_NS / 2:
+                times[place].append(await _timed(ground, read))
+                warm[place] += 1
+    order = list(enumerate(reads))
+    for number in range(ground.spec.measure.reads):
+        for place, read in order if number % 2 else reversed(order):
+            counted = times[place][warm[place] :]
+            if len(counted) < FEWEST or sum(counted) <= BUDGET_NS:
+                times[place].append(await _timed(ground, read))
+    ground.samples += [
+        sample_set(ground, read.op, read.at, ns, warmup)
+        for read, ns, warmup in zip(reads, times, warm, strict=True)
+    ]
+
+
+def sample_set(ground: Ground, op: str, at: str, ns: Sequence[int], warmup: int) -> SampleSet:
+    """Warm samples of a read."""
+    depth = (ground.spec.thread.depth,) * len(ns)
+    return SampleSet(op, Phase.LOADED, "warm", at, depth, tuple(ns), warmup)
+
+
+async def affordable(ground: Ground, reads: Sequence[Read]) -> list[Read]:
+    """The reads without the histories that would take too long, by what one state takes."""
+    taken: dict[str, int] = {}
+    kept = []
+    for read in reads:
+        what, _, name = read.op.rpartition("_")
+        if what == "get_state":
+            taken[name] = await _timed(ground, read)
+        expected_ns = taken.get(name, 0) * ground.spec.reads.history
+        if what.startswith("history_") and expected_ns > LONGEST_NS:
+            ground.unsupported(read.op, f"it would take about {expected_ns / 1e9:.0f} s a call")
+        else:
+            kept.append(read)
+    return kept
+
+
+async def count_reads(ground: Ground, reads: Sequence[Read]) -> None:
+    """Count each read twice; the counts that agree are exact. They are warm by now."""
+    for read in reads:
+        once, again = await _counted(ground, read, 1), await _counted(ground, read, 0)
+        exact = tuple(n for n, v in once.known().items() if again.known().get(n) == v)
+        depth = ground.spec.thread.depth
+        ground.costs.append(CostRow(read.op, Phase.LOADED, read.at, depth, again, exact))
+
+
+async def _counted(ground: Ground, read: Read, warmup: int) -> Counts:
+    if ground.spec.reads.api == "async":
+        return await acount(read.saver, read.call, warmup)
+    return count(read.saver, _without_loop(read.call), warmup)
+
+
+def _without_loop(call: Callable[[], Awaitable[Any]]) -> Callable[[], Any]:
+    async def step() -> Any:
+        return await call()
+
+    return lambda: SyncDriver().run(step())
+
+
+async def _timed(ground: Ground, read: Read) -> int:
+    start = ground.clock()
+    await read.call()
+    return ground.clock() - start
+
+
+def comparable(walked: Any) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Histories as what can be compared: each channel's written values and its seed, if any."""
+    return {
+        name: (
+            [_plain(write[2]) for write in history["writes"]],
+            [_plain(history["seed"])] if "seed" in history else [],
+        )
+        for name, history in walked.items()
+    }
+
+
+def _script(ground: Ground) -> dict[str, tuple[list[Any], list[Any]]]:
+    """What a walk must find, by the spec alone."""
+    told = {}
+    for number, name in enumerate(channels(ground.spec)):
+        seed, writes = expected(ground.spec, number)
+        told[name] = (
+            [_plain(value) for value in writes],
+            [] if seed is None else [_plain(seed)],
+        )
+    return told
+
+
+def _plain(value: Any) -> Any:
+    """A value without the snapshot's wrapper, messages as what they say."""
+    value = getattr(value, "value", value) if type(value).__name__ == "_DeltaSnapshot" else value
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return (value.id, value.content) if hasattr(value, "content") else value
+
+
+def _states(read: Any) -> Any:
+    """The values of one state or of a list of them."""
+    states = read if isinstance(read, list) else [read]
+    return [
+        (state.config["configurable"].get("checkpoint_id"), _plained(state.values))
+        for state in states
+    ]
+
+
+def _plained(values: Any) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in values.items()}

@@ -20,8 +20,10 @@ VERBS = {
     "show": "Print a result's summary table.",
     "report": "Write a result's report, page, plots and frames again.",
     "compare": "Compare two results, case by case, with a verdict.",
+    "baseline": "Save what a saver costs, and check that it costs no more.",
     "ab": "Compare two builds of a saver: two environments, trials in turn, one report.",
     "sandbox": "Measure and prove stores of sandbox checkpoints.",
+    "db": "Inspect, diagnose and maintain databases that savers wrote.",
     "list": "List workloads, backends, profiles or results.",
     "env": "Print what decides the numbers on this machine.",
 }

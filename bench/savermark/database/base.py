@@ -23,7 +23,8 @@ Threads = Sequence[str] | None  # None for all
 class Space:
     """The checkpoints of one namespace of one thread: ids, links and sizes, newest first.
 
-    `links` maps an id to its parent and its row's bytes (`StorageRow.logical_bytes`). `delta` are
+    `links` maps an id to its parent and to the bytes that the engine keeps of its row
+    (`StorageRow.stored_bytes`). `delta` are
     the delta channels that the head counts or snapshots, and `seeds` tells for each id at which
     one of them is stored which these are. `parents` is what the head's metadata says of the
     checkpoints that launched this namespace. `unreadable` are rows in a form that is not known.
@@ -55,10 +56,22 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class Clash:
+    """Two checkpoints that store different values of a channel under one version."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    other_id: str
+    channel: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What was opened: the address without a password, the engine, and the tables' age.
 
-    `tables` are names and columns as found; `task_path` is False for tables of the first savers.
+    `task_path` is False for tables of the first savers.
     """
 
     address: str
@@ -100,6 +113,10 @@ class Database(Protocol):
         """The whole database's size, and what of it holds nothing."""
         ...
 
+    def dead_rows(self) -> Mapping[Table, tuple[int, int]]:
+        """Live and dead rows of each table as the engine estimates them; SQLite keeps none."""
+        ...
+
     def close(self) -> None:
         """Close the connection."""
         ...
@@ -128,6 +145,13 @@ class Reading(Protocol):
 
     def values(self, threads: Threads = None) -> Iterator[tuple[str, int, int]]:
         """Channel, rows and bytes of the values that are kept inside checkpoints, summed up."""
+        ...
+
+    def clashes(self, threads: Threads = None) -> Iterator[Clash]:
+        """Values kept inside checkpoints that differ under one version, one a channel and version.
+
+        What a version names apart from the checkpoint is one value by its key.
+        """
         ...
 
     def suspects(self) -> Iterator[str]:

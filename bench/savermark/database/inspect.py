@@ -45,6 +45,14 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """Checkpoints, and the bytes the engine keeps of their rows (not of their writes and blobs)."""
+
+    checkpoints: int = 0
+    stored_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadSize:
     """One thread: its rows and bytes by table, and its namespaces."""
 
@@ -91,13 +99,14 @@ class Inspection:
     heads: tuple[Head, ...]
     head_count: int
     depths: dict[int, int]  # number of heads by depth, in powers of two: the upper end
-    ages: dict[str, Size]  # of checkpoints alone, as `days`
+    ages: dict[str, Made]
     idle: dict[str, int]  # threads by the age of their newest checkpoint
-    days: dict[date, Size]
+    days: dict[date, Made]
     losses: tuple[Loss, ...]
-    dead: Size
+    dead: Made
     dead_namespaces: int
     footprint: tuple[FootprintRow, ...]
+    dead_rows: Mapping[Table, tuple[int, int]]  # live and dead, as the engine estimates
     values: dict[str, Size] | None = None  # inside checkpoints, by channel; None when not asked
 
     @property
@@ -127,7 +136,7 @@ def inspect(
         sizes.take(reading.storage(threads))
         shapes = _Shapes(top, now)
         shapes.take(reading.spaces(threads))
-        losses = _losses(reading.orphans(threads), now, grace)
+        losses = losses_of(reading.orphans(threads), now, grace)
         values = _values(reading, threads) if channels else None
     return Inspection(
         facts=database.facts,
@@ -139,13 +148,14 @@ def inspect(
         heads=shapes.farthest(),
         head_count=shapes.heads,
         depths=dict(sorted(shapes.depths.items())),
-        ages=_sizes(shapes.calendar.ages()),
+        ages=_made(shapes.calendar.ages()),
         idle=shapes.calendar.idle(),
-        days=_sizes(shapes.calendar.days()),
+        days=_made(shapes.calendar.days()),
         losses=losses,
         dead=shapes.dead,
         dead_namespaces=shapes.dead_namespaces,
         footprint=tuple(database.footprint()),
+        dead_rows=database.dead_rows(),
         values=values,
     )
 
@@ -216,14 +226,14 @@ class _Shapes:
         self.calendar = Calendar(now)
         self.heads = 0
         self.depths: Counter[int] = Counter()
-        self.dead = Size()
+        self.dead = Made()
         self.dead_namespaces = 0
         self._farthest = Largest[Head](top)
 
     def take(self, spaces: Iterable[Space]) -> None:
         """Read a pass to its end."""
         for _, group in groupby(spaces, attrgetter("thread_id")):
-            newest, roots, calls = "", frozenset[str](), list[tuple[str, Size]]()
+            newest, roots, calls = "", frozenset[str](), list[tuple[str, Made]]()
             for space in group:
                 self._head(space)
                 newest = max(newest, space.head_id)
@@ -231,12 +241,15 @@ class _Shapes:
                     roots = frozenset(space.links)
                 elif (caller := caller_of(space)) is not None:
                     held = sum(size for _, size in space.links.values())
-                    calls.append((caller, Size(len(space.links), held)))
+                    calls.append((caller, Made(len(space.links), held)))
             self.calendar.add_thread(newest)
             for caller, size in calls:
                 if caller not in roots:
                     self.dead_namespaces += 1
-                    self.dead += size
+                    self.dead = Made(
+                        self.dead.checkpoints + size.checkpoints,
+                        self.dead.stored_bytes + size.stored_bytes,
+                    )
 
     def _head(self, space: Space) -> None:
         head = head_of(space)
@@ -256,7 +269,8 @@ def caller_of(space: Space) -> str | None:
     return caller if isinstance(caller, str) else None
 
 
-def _losses(orphans: Iterable[Orphan], now: datetime, grace: timedelta) -> tuple[Loss, ...]:
+def losses_of(orphans: Iterable[Orphan], now: datetime, grace: timedelta) -> tuple[Loss, ...]:
+    """The orphans summed up by table; read to their end."""
     found = []
     for table, rows in groupby(orphans, attrgetter("table")):
         sums: dict[str, Size] = {}
@@ -280,5 +294,5 @@ def _values(reading: Reading, threads: Sequence[str] | None) -> dict[str, Size]:
     return dict(sorted(found.items(), key=lambda item: -item[1].logical_bytes))
 
 
-def _sizes(pairs: Mapping[T, tuple[int, int]]) -> dict[T, Size]:
-    return {key: Size(rows, size) for key, (rows, size) in pairs.items()}
+def _made(pairs: Mapping[T, tuple[int, int]]) -> dict[T, Made]:
+    return {key: Made(*pair) for key, pair in pairs.items()}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from savermark.history.rows import RowAccess
+    from savermark.storage import Table
 
 _COLUMNS = """
 SELECT c.relname::text, array_agg(a.attname::text) FROM pg_class AS c
@@ -122,7 +123,7 @@ class PostgresDatabase:
             FootprintRow("total", None, sum(part.bytes for part in parts)),
         ]
 
-    def dead_rows(self) -> dict[str, tuple[int, int]]:
+    def dead_rows(self) -> dict[Table, tuple[int, int]]:
         """Live and dead rows of each table as the server's statistics estimate them."""
         tables = {kept.name: table for table, kept in queries.KEPT.items()}
         with self._told():

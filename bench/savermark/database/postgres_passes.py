@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from savermark.backends import _postgres_sql as queries
-from savermark.database.base import Orphan, Space, Threads
+from savermark.database.base import Clash, Orphan, Space, Threads
 from savermark.history.image import COUNTERS, COUNTERS_OF_OLD, NOTHING, counted_channels
 from savermark.storage import TABLES, StorageRow
 
@@ -24,7 +24,7 @@ _AMONG = "thread_id = ANY(%(threads)s)"
 # A snapshot is an inline `true` with a blob behind it; a plain True has none.
 _SPACES = """
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
-    octet_length(checkpoint::text) + octet_length(metadata::text),
+    pg_column_size(checkpoint) + pg_column_size(metadata),
     CASE WHEN checkpoint -> 'channel_values' @? '$.* ? (@ == true)' THEN (
         SELECT array_agg(key) FROM jsonb_each(checkpoint -> 'channel_values')
         WHERE value = 'true' AND EXISTS (
@@ -63,6 +63,14 @@ WHERE {among} AND NOT EXISTS (
 _VALUES = """
 SELECT held.key, count(*), sum(octet_length(held.value::text))::bigint
 FROM checkpoints, jsonb_each(checkpoint -> 'channel_values') AS held {where} GROUP BY 1
+"""
+_CLASHES = """
+SELECT thread_id, checkpoint_ns, max(checkpoint_id), min(checkpoint_id), held.key,
+    checkpoint -> 'channel_versions' ->> held.key
+FROM checkpoints, jsonb_each(checkpoint -> 'channel_values') AS held {where}
+GROUP BY thread_id, checkpoint_ns, held.key, checkpoint -> 'channel_versions' ->> held.key
+HAVING min(md5(held.value::text)) <> max(md5(held.value::text))
+    AND checkpoint -> 'channel_versions' ->> held.key IS NOT NULL
 """
 # Marks of delta channels without their snapshot.
 _SUSPECTS = f"""
@@ -123,6 +131,11 @@ class PostgresReading:
     def values(self, threads: Threads = None) -> Iterator[tuple[str, int, int]]:
         """The values inside the JSON: primitives, and the marks of what lies apart."""
         yield from self._stream(sql.SQL(_VALUES).format(where=_where(threads)), threads)
+
+    def clashes(self, threads: Threads = None) -> Iterator[Clash]:
+        """The primitives inside the JSON, compared on the server."""
+        for row in self._stream(sql.SQL(_CLASHES).format(where=_where(threads)), threads):
+            yield Clash(*row)
 
     def suspects(self) -> Iterator[str]:
         """Threads with the mark of a snapshot that is not stored."""

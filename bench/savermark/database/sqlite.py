@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from savermark.history.rows import RowAccess
-    from savermark.storage import FootprintRow
+    from savermark.storage import FootprintRow, Table
 
 _NEEDED = {
     "checkpoints": {
@@ -107,6 +107,10 @@ class SqliteDatabase:
             wal = self.path.with_name(self.path.name + "-wal")
             wal_bytes = wal.stat().st_size if wal.exists() else 0
             return sql.footprint(self._connection, self.path.stat().st_size, wal_bytes)
+
+    def dead_rows(self) -> dict[Table, tuple[int, int]]:
+        """None: a deleted row leaves free space in its page, and whole free pages are listed."""
+        return {}
 
     def close(self) -> None:
         """Close the connection."""

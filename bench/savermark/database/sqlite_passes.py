@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from hashlib import sha256
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from savermark.backends._sqlite_sizes import bytes_of, checkpoint_groups, write_groups
-from savermark.database.base import Orphan, Space, Threads
+from savermark.database.base import Clash, Orphan, Space, Threads
 from savermark.history.image import NOTHING, counted_channels
 from savermark.history.sqlite_chain import may_value
 from savermark.history.wire import Outline, outline, packed_names, sealed, unsealed
@@ -44,6 +45,10 @@ GROUP BY 1, 2, 3
 _SUSPECTS = """
 SELECT DISTINCT thread_id FROM main.checkpoints
 WHERE type IS NOT 'msgpack' OR typeof(checkpoint) <> 'blob'
+"""
+_VALUED = """
+SELECT thread_id, checkpoint_ns, checkpoint_id, type, checkpoint FROM main.checkpoints {where}
+ORDER BY thread_id, checkpoint_ns, checkpoint_id
 """
 Row = tuple[Any, ...]
 
@@ -89,6 +94,19 @@ class SqliteReading:
                 sizes[channel] += len(sealed(value, None)[1])
         for channel, count in rows.items():
             yield channel, count, sizes[channel]
+
+    def clashes(self, threads: Threads = None) -> Iterator[Clash]:
+        """Every checkpoint is opened; values are compared by a digest of their serialized form."""
+        where, given = _among(threads)
+        rows = self._connection.execute(_VALUED.format(where=where), given)
+        for (thread, space), group in groupby(rows, itemgetter(0, 1)):
+            seen: dict[tuple[str, str], tuple[str, bytes] | None] = {}
+            for _, _, name, tag, data in group:
+                for channel, version, digest in _digests(tag, data):
+                    first = seen.setdefault((channel, version), (name, digest))
+                    if first is not None and first[1] != digest:
+                        seen[channel, version] = None  # told once
+                        yield Clash(thread, space, name, first[0], channel, version)
 
     def suspects(self) -> Iterator[str]:
         """Threads with a checkpoint in another form than the savers' usual one."""
@@ -155,6 +173,16 @@ def _among(threads: Threads) -> tuple[str, tuple[str, ...]]:
     if threads is None:
         return "", ()
     return "WHERE thread_id IN (SELECT value FROM json_each(?))", (json.dumps(list(threads)),)
+
+
+def _digests(tag: str | None, data: Any) -> Iterator[tuple[str, str, bytes]]:
+    """Channel, version and digest of each value inside a checkpoint."""
+    fields = unsealed(tag, data, None)
+    if isinstance(fields, dict):
+        versions = fields.get("channel_versions") or {}
+        for channel, value in (fields.get("channel_values") or {}).items():
+            if channel in versions:
+                yield channel, str(versions[channel]), sha256(sealed(value, None)[1]).digest()
 
 
 def _fields(data: Any) -> Mapping[str, Any]:

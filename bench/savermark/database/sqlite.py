@@ -160,7 +160,8 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
     try:
         return _connected(path, "rw" if write else "ro", write)
     except sqlite3.Error as error:
-        if write or "unable to open" not in str(error):
+        refused = any(sign in str(error) for sign in ("unable to open", "readonly"))
+        if write or not refused:
             raise BackendError(explain(error, path)) from error
     # A file in WAL mode needs its index beside it, which read-only media refuse to hold.
     if wal.exists() and wal.stat().st_size:

@@ -63,7 +63,7 @@ def _plan(saver: BaseCheckpointSaver[Any], config: RunnableConfig, channels: Cha
     if found is None:
         return KeepSet()
     thread = str(found.config["configurable"]["thread_id"])
-    target, sends = _row(found, none_stops), False
+    target, sends = tuple_row(found, none_stops), False
     if target.v < 4 and found.parent_config is not None:
         parent = yield found.parent_config
         sends = parent is not None and any(w[1] == TASKS for w in parent.pending_writes or ())
@@ -77,10 +77,10 @@ def _plan(saver: BaseCheckpointSaver[Any], config: RunnableConfig, channels: Cha
         # `needs` asks for the parent of what it was last sent, and a saver knows how to name it.
         up = found.parent_config if found else None
         found = (yield up) if up else None
-        row = _row(found, none_stops) if found else None
+        row = tuple_row(found, none_stops) if found else None
 
 
-def _row(found: CheckpointTuple, none_stops: bool) -> CheckpointRow:
+def tuple_row(found: CheckpointTuple, none_stops: bool) -> CheckpointRow:
     """A checkpoint as its public tuple tells it."""
     checkpoint, parent = found.checkpoint, found.parent_config
     values: Mapping[str, Any] = checkpoint.get("channel_values") or {}

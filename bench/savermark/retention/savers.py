@@ -26,6 +26,7 @@ from savermark.history.postgres import PostgresRows
 from savermark.history.rows import row_access
 from savermark.retention.apply import apply
 from savermark.retention.copy import copy_rows
+from savermark.retention.mixin import check_threads
 from savermark.retention.policy import RetentionPolicy
 from savermark.retention.runs import report_of_runs
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STRATEGIES = {
+_POLICIES = {
     "keep_latest": RetentionPolicy(keep_latest=True),
     "delete": RetentionPolicy(delete=True),
 }
@@ -114,16 +115,11 @@ def _elsewhere(
 
 
 def _pruning(thread_ids: Sequence[str], strategy: str) -> Callable[[RowAccess], None]:
-    if isinstance(thread_ids, str):
-        raise TypeError("thread_ids must be a sequence of thread ids, not a str")
-    if strategy not in STRATEGIES:
-        known = " or ".join(map(repr, STRATEGIES))
-        raise ValueError(f"unknown prune strategy {strategy!r}: use {known}")
-    threads = [str(thread) for thread in thread_ids]
+    threads = check_threads(thread_ids, strategy)
 
     def work(rows: RowAccess) -> None:
         if threads:
-            _raise_refused(apply(rows, STRATEGIES[strategy], threads=threads))
+            _raise_refused(apply(rows, _POLICIES[strategy], threads=threads))
 
     return work
 

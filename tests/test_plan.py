@@ -222,6 +222,10 @@ def test_runs_without_an_input_are_told_by_their_traces() -> None:
     assert plan(image(*rows, writes=resumed), "keep-turns=1").kept[""].targets == starts
     asked = [write("c2", "__interrupt__", -3)]
     assert plan(image(*rows, writes=asked), "keep-turns=1").empty
+    asked = [write("c3", "__interrupt__", -3)]
+    rows[3] = row("c4", "c3", step=9)
+    assert plan(image(*rows), "keep-turns=2").kept[""].targets == starts
+    assert plan(image(*rows, writes=asked), "keep-turns=2").empty  # c4 answers: the same turn
 
 
 def test_what_tells_no_turns_apart_is_kept() -> None:
@@ -296,6 +300,13 @@ def test_a_call_that_waits_keeps_its_whole_keep_set() -> None:
     found = plan(image(*rows, writes=asked), "keep-latest")
     assert gone(found) == {"t1a"} and found.writes == frozenset()
     assert set(found.kept["s:task-t1b"]) == {"u1", "u2"}
+
+
+def test_kept_turns_keep_whole_calls_and_the_newest_state_their_heads() -> None:
+    rows = turns(2)[:5]
+    rows += [call("t2b", "u1"), replace(call("t2b", "u2"), parent_id="u1")]
+    assert plan(image(*rows), "keep-turns=1").kept["s:task-t2b"].targets == {"u1", "u2"}
+    assert plan(image(*rows), "keep-latest").kept["s:task-t2b"].targets == {"u2"}
 
 
 def test_a_nested_call_goes_with_the_inner_checkpoint_that_made_it() -> None:

@@ -41,12 +41,16 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Times in ns of two walks called in turn; pair `i` is `tested_ns[i]`, `reference_ns[i]`."""
+    """Times in ns a call of two walks in turn; pair `i` is `tested_ns[i]`, `reference_ns[i]`.
+
+    Each is the mean of a block of `calls`, so that both blocks of a pair last about as long.
+    """
 
     tested: str
     reference: str
     tested_ns: tuple[int, ...]
     reference_ns: tuple[int, ...]
+    calls: tuple[int, int] = (1, 1)
 
     @property
     def ratios(self) -> list[float]:
@@ -57,7 +61,7 @@ class Pairs:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Pairs:
         """The inverse of `dataclasses.asdict`."""
-        times = {name: tuple(data[name]) for name in ("tested_ns", "reference_ns")}
+        times = {name: tuple(data[name]) for name in ("tested_ns", "reference_ns", "calls")}
         return cls(**{**data, **times})
 
 

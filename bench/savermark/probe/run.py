@@ -43,6 +43,9 @@ ENGINE = (
     "sqlite", "server", "page_size", "pipeline", "pool", "prepare_threshold", "serializer",
     "collation", "place", "jit",
 )  # fmt: skip
+BLOCK_NS = 2_000_000  # the least length of a timed block: what a clock and a loop cost is nothing
+FEWEST_WARM = 4  # calls, once warm, that tell how long one takes
+MOST_CALLS = 200
 LISTED = 10  # checkpoints that the counted `list` reads
 
 
@@ -121,9 +124,7 @@ async def _reads(ground: Ground, ask: Ask) -> tuple[dict[str, Call], list[str]]:
     if Capability.KEEPS not in ground.store.capabilities:
         return {}, [f"{ground.case.backend} keeps nothing: no read is counted"]
     driver, saver = ground.driver, ground.saver
-    head: RunnableConfig = {
-        "configurable": {"thread_id": ground.loaded.probe, "checkpoint_ns": ""}
-    }
+    head: RunnableConfig = {"configurable": {"thread_id": ground.loaded.probe, "checkpoint_ns": ""}}
     calls: dict[str, Call] = {
         "get_tuple": lambda: driver.call(saver, "get_tuple", head),
         f"list {LISTED}": lambda: driver.rows(saver, "list", head, limit=LISTED),
@@ -169,22 +170,43 @@ def _storage(ground: Ground) -> dict[str, int]:
 
 
 async def _pairs(calls: Mapping[str, Call], ask: Ask, clock: Callable[[], int]) -> Pairs | None:
-    """The two walks in turn; the order within a pair alternates, the collector waits outside."""
-    tested, reference = calls.get(f"walk {ask.tested}"), calls.get(f"walk {ask.reference}")
+    """The two walks in turn; the order within a pair alternates, the collector waits outside.
+
+    The quicker one is called as often as the slower one takes long. On a busy machine what runs
+    for longer is interrupted more often, so that blocks of unlike length cannot be compared: the
+    ratio of two walks moved threefold under load, and by some per cent with blocks of one length.
+    """
+    walks = [calls.get(f"walk {name}") for name in (ask.tested, ask.reference)]
+    tested, reference = walks
     if not ask.rounds or tested is None or reference is None:
         return None
-    for _ in range(WARMUP):
-        await tested()
-        await reference()
+    often = await _often((tested, reference), clock)
     times: tuple[list[int], list[int]] = ([], [])
     with _quiet():
         for number in range(ask.rounds):
             for side in ((0, 1), (1, 0))[number % 2]:
+                call, repeat = (tested, reference)[side], range(often[side])
                 start = clock()
-                await (tested, reference)[side]()
-                times[side].append(clock() - start)
+                for _ in repeat:
+                    await call()
+                times[side].append((clock() - start) // often[side])
             gc.collect(0)
-    return Pairs(ask.tested, ask.reference, tuple(times[0]), tuple(times[1]))
+    return Pairs(ask.tested, ask.reference, tuple(times[0]), tuple(times[1]), often)
+
+
+async def _often(calls: tuple[Call, Call], clock: Callable[[], int]) -> tuple[int, int]:
+    """How often each is called in a block, from its quickest call of a few; warms them up, too."""
+    quickest = []
+    for call in calls:
+        seen = []
+        for _ in range(WARMUP + FEWEST_WARM):
+            start = clock()
+            await call()
+            seen.append(clock() - start)
+        quickest.append(max(1, min(seen[WARMUP:])))
+    length = max(*quickest, BLOCK_NS)
+    tested, reference = (min(MOST_CALLS, max(1, round(length / ns))) for ns in quickest)
+    return tested, reference
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def _options(verb: F) -> F:
     return verb
 
 
-@click.group("baseline")
+@click.group("baseline", epilog="Example: savermark baseline check --format md")
 def command() -> None:
     """Save what a saver costs now, and check that later versions cost no more.
 

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import sqlite3
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from savermark.history.image import ThreadImage
+
+IDS = [identity(number) for number in range(2)]
 
 
 def look(left: Left, **options: Any) -> Inspection:
@@ -272,6 +275,25 @@ def test_the_number_of_statements_does_not_depend_on_the_threads(left: Left) -> 
     fill(left, 30)
     assert _statements(left) == few
     assert few < 40
+
+
+def _peak(left: Left) -> int:
+    with open_database(left.uri) as database:
+        inspect(database, top=5)  # whatever is only made once
+        tracemalloc.start()
+        try:
+            inspect(database, top=5)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_threads(left: Left) -> None:
+    left.hand("source").put(IDS[0], None, {"x": [1]}).put(IDS[1], IDS[0], {"x": [2]})
+    left.store.clone_threads({"source": [f"a{n}" for n in range(1_000)]})
+    few = _peak(left)
+    left.store.clone_threads({"source": [f"b{n}" for n in range(3_000)]})
+    assert _peak(left) < 1.5 * few
 
 
 def test_space_given_back_is_not_mixed_up_with_rows_deleted(left: Left) -> None:

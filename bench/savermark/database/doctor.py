@@ -187,23 +187,18 @@ _NOTES = {
 
 
 def _loss(loss: Loss) -> Finding:
-    rows = loss.old.rows + loss.undated.rows + loss.young.rows
-    size = loss.old.logical_bytes + loss.undated.logical_bytes
+    total = loss.old + loss.undated + loss.young
     named = "no checkpoint is stored" if loss.table == "writes" else "no checkpoint names a version"
-    young = (
-        f", {format_count(loss.young.rows)} of them not old enough to tell"
-        if loss.young.rows
-        else ""
-    )
+    young = f", {format_count(loss.young.rows)} of them too young to tell"
     return Finding(
         f"orphan-{loss.table}",
         "notice",
         loss.example,
         "",
         "",
-        f"{format_count(rows)} {loss.table} ({format_bytes(size)}) in {format_count(loss.threads)} "
-        f"threads for which {named}{young}",
+        f"{format_count(total.rows)} {loss.table} ({format_bytes(total.logical_bytes)}) in "
+        f"{format_count(loss.threads)} threads for which {named}{young if loss.young.rows else ''}",
         "they take space and nothing reads them",
         "savermark db prune takes them",
-        rows,
+        total.rows,
     )

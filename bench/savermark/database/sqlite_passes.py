@@ -50,6 +50,7 @@ _VALUED = """
 SELECT thread_id, checkpoint_ns, checkpoint_id, type, checkpoint FROM main.checkpoints {where}
 ORDER BY thread_id, checkpoint_ns, checkpoint_id
 """
+_FEW = 400  # the first SQLite builds take 999 parameters, and one statement names threads twice
 Row = tuple[Any, ...]
 
 
@@ -169,9 +170,14 @@ class SqliteReading:
 
 
 def _among(threads: Threads) -> tuple[str, tuple[str, ...]]:
-    """The clause that selects threads, as one parameter: a statement takes only so many."""
+    """The clause that selects threads; many go as one parameter: a statement takes only so many.
+
+    A few go one by one, since SQLite cuts text inside JSON off at a NUL.
+    """
     if threads is None:
         return "", ()
+    if len(threads) <= _FEW:
+        return f"WHERE thread_id IN ({', '.join('?' * len(threads))})", tuple(threads)
     return "WHERE thread_id IN (SELECT value FROM json_each(?))", (json.dumps(list(threads)),)
 
 

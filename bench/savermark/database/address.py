@@ -14,6 +14,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=//)")
 _KEYWORDS = re.compile(
     r"\s*(host|hostaddr|port|dbname|user|password|service|sslmode|options)\s*=", re.I
 )
+Kind = Literal["file", "server"]
+_KINDS: dict[str, Kind] = {"sqlite": "file", "postgresql": "server", "postgres": "server"}
 FORMS = "give the path of a SQLite file, sqlite:///PATH, or postgresql://USER@HOST/DATABASE"
 
 
@@ -21,7 +23,7 @@ FORMS = "give the path of a SQLite file, sqlite:///PATH, or postgresql://USER@HO
 class Address:
     """Where a database is: the path of a file, or what libpq connects to (may hold a password)."""
 
-    kind: Literal["file", "server"]
+    kind: Kind
     target: str = field(repr=False)
 
 
@@ -36,12 +38,13 @@ def parse_address(uri: str) -> Address:
         return Address("file", uri)
     name, rest = scheme[1].lower(), uri[scheme.end() :]
     plain = name.partition("+")[0]  # SQLAlchemy writes the driver behind a plus
-    if plain in ("postgresql", "postgres"):
-        return Address("server", f"{plain}:{rest}")
-    if plain != "sqlite":
+    kind = _KINDS.get(plain)
+    if kind is None:
         raise UsageError(f"databases of the kind {name}:// are not known: {FORMS}")
+    if kind == "server":
+        return Address(kind, f"{plain}:{rest}")
     if not rest.startswith("///") or len(rest) == 3:
         raise UsageError(
             "write a SQLite file as sqlite:///relative/path or sqlite:////absolute/path"
         )
-    return Address("file", unquote(rest[3:]))
+    return Address(kind, unquote(rest[3:]))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from copy import copy as copy_of
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import END, START, StateGraph
 
 import tiny_graph
 from fix_threads import Kept, at, snapshot
@@ -19,7 +23,13 @@ from savermark.history.leaf import Leaf, leaves
 from savermark.meter import ametered, metered
 from savermark.recording import Recorder, RecordingSaver
 from savermark.retention.admission import Admission, aclean_admission, clean_admission
-from savermark.retention.duration import persist_run_durations
+from savermark.retention.duration import (
+    is_duration_only,
+    persist_run_durations,
+    state_neutral,
+)
+from savermark.retention.exhaustive import leaf_candidates
+from savermark.retention.policy import RetentionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,6 +155,77 @@ def test_scenario_g_a_parked_or_failed_parent_is_left_alone(
     before = image(kept, thread)
     assert clean(kept, thread, api).why == "its parent owns writes"
     assert image(kept, thread) == before
+
+
+def test_scenario_g_with_a_real_run_that_failed(kept: Kept) -> None:
+    """One of two parallel tasks finished, the other failed, and the run was recorded all the same.
+
+    The copy takes the finished task for its past: a resume from it runs that task again. To take
+    the copy away would change what is read, so it stays, as it is.
+    """
+
+    class State(TypedDict):
+        said: Annotated[list[str], DeltaChannel(tiny_graph.extend, snapshot_frequency=50)]
+
+    broken, done = [True], threading.Event()
+
+    def bad(state: State) -> dict[str, Any]:
+        if broken.pop() if broken else False:
+            done.wait(10)
+            raise OSError("no answer")
+        return {"said": ["bad"]}
+
+    def ok(state: State) -> dict[str, Any]:
+        return {"said": ["ok"]}
+
+    builder = StateGraph(State)
+    for node in (ok, bad):
+        builder.add_node(node)
+        builder.add_edge(START, node.__name__)
+        builder.add_edge(node.__name__, END)
+    graph = builder.compile(checkpointer=noticing(kept.saver, done))
+    thread = kept.hand().thread
+    with pytest.raises(OSError, match="no answer"):
+        graph.invoke({"said": ["h"]}, at(thread))
+    assert persist_run_durations(kept.saver, thread, {"r": 1})
+    before = image(kept, thread)
+    head = before.heads[""]
+    assert is_duration_only(before, head) and not state_neutral(before, head)
+    assert clean(kept, thread).why == "its parent owns writes"
+    assert leaf_candidates(before, RetentionPolicy(duration_leaves=True)) == set()
+    assert image(kept, thread) == before
+    # Why: of the two ways to go on only the parent knows that the task has finished.
+    assert graph.get_state(at(thread)).values["said"] == ["h", "ok"]
+    assert graph.get_state(at(thread, head.parent_id)).values["said"] == ["h"]
+    assert graph.invoke(None, at(thread))["said"] == ["h", "ok", "bad", "ok"]
+
+
+def noticing(saver: Any, done: threading.Event) -> Any:
+    """The same saver, which tells when the writes of the finished task are stored."""
+
+    class Noticing(type(saver)):  # type: ignore[misc]
+        __slots__ = ()
+
+        def put_writes(self, config: Any, writes: Any, *rest: Any) -> None:
+            super().put_writes(config, writes, *rest)
+            if ("said", ["ok"]) in [tuple(write) for write in writes]:
+                done.set()
+
+    made = copy_of(saver)
+    made.__class__ = Noticing
+    return made
+
+
+@pytest.mark.parametrize("put", [str, int])
+def test_a_number_as_thread_id(kept: Kept, put: Any) -> None:
+    """Everywhere it means its text; the memory saver alone may hold it as a number."""
+    number = 70_000 + (put is int)
+    thread: Any = put(number) if kept.name == "memory" else str(number)
+    kept.hand(thread).put("0", None, {"x": 1})
+    assert persist_run_durations(kept.saver, number, {"r": 1})
+    leaf = newest(kept, str(number))
+    assert leaf != "0"
+    assert clean_admission(kept.saver, number) == Admission(str(number), deleted=leaf)
 
 
 def test_a_value_folded_onto_the_leaf_is_not_lost(kept: Kept) -> None:

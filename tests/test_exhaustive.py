@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from langgraph.types import Command
 
+import tiny_graph
 from fix_threads import Kept, at, delete_others, history, snapshot
 from savermark.errors import UsageError
 from savermark.history.image import CheckpointRow, ThreadImage, WriteRow
+from savermark.history.lineage import chain
+from savermark.retention.duration import is_duration_only, persist_run_durations
 from savermark.retention.exhaustive import leaf_candidates, protected_ids
 from savermark.retention.policy import RetentionPolicy
 
@@ -205,3 +210,46 @@ def _read(kept: Kept, thread: str, name: str) -> Any:
         found.pending_writes,
         history(kept, thread, name, ["x"]),
     )
+
+
+STEP = st.sampled_from(["say", "exit", "copy", "copy", "update", "command", "branch", "fork"])
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=st.lists(STEP, min_size=2, max_size=7), seed=st.integers(0, 99))
+def test_real_threads_go_on_as_if_nothing_had_gone(kept: Kept, steps: list[str], seed: int) -> None:
+    """Scenarios E1 and E2: two equal threads, one of them cleaned after every step."""
+    graph, threads = tiny_graph.build(kept.saver), (kept.hand().thread, kept.hand().thread)
+    for number, step in enumerate(["say", *steps, "say"]):
+        for thread in threads:
+            _step(kept, graph, thread, step, random.Random(seed + number))
+        before = kept.rows.image(threads[1])
+        going = leaf_candidates(before, BOTH)
+        stay = {row.checkpoint_id for row in before.checkpoints if row.key not in going}
+        states = {name: graph.get_state(at(threads[1], name)).values for name in stay}
+        delete_others(kept, threads[1], frozenset(stay))
+        assert states == {name: graph.get_state(at(threads[1], name)).values for name in stay}
+        heads = [graph.get_state(tiny_graph.config(thread)) for thread in threads]
+        assert heads[0].values == heads[1].values and heads[0].next == heads[1].next
+
+
+def _step(kept: Kept, graph: Any, thread: str, step: str, dice: random.Random) -> None:
+    """A step that finds its place on the way from the head, which both threads have alike."""
+    where = tiny_graph.config(thread)
+    if step == "copy":
+        persist_run_durations(kept.saver, thread, {f"r{dice.random()}": 1})
+    elif step == "update":
+        graph.update_state(where, {"said": ["u"]}, as_node="count")
+    elif step == "command":
+        graph.invoke(Command(update={"said": ["c"]}, goto="answer"), where)
+    elif step in ("branch", "fork"):
+        image = kept.rows.image(thread)
+        way = chain(image, "", image.heads[""].checkpoint_id)
+        real = [row for row in way if not is_duration_only(image, row)]
+        old = at(thread, real[dice.randrange(len(real))].checkpoint_id)
+        if step == "branch":
+            graph.invoke({"said": ["b"]}, old)
+        else:
+            graph.update_state(old, {"said": ["f"]}, as_node="count")
+    else:
+        graph.invoke({"said": ["q"]}, where, durability="exit" if step == "exit" else "sync")

@@ -166,8 +166,16 @@ async def apersist_run_durations(
 
 
 def root_config(saver: BaseCheckpointSaver[Any], thread_id: str | int) -> RunnableConfig:
-    """The config of a thread's newest root checkpoint; memory alone keeps an int an int."""
-    thread = thread_id if is_memory(unwrapped(saver)) else str(thread_id)
+    """The config of a thread's newest root checkpoint.
+
+    Thread ids are text; the memory saver may hold one as the number that was put.
+    """
+    thread: str | int = str(thread_id)
+    inner = unwrapped(saver)
+    if is_memory(inner):
+        from savermark.history.memory import MemoryRows
+
+        thread = MemoryRows(inner).raw(str(thread_id))
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
 
 

@@ -140,7 +140,7 @@ def _not_a_link(
 def _in_use(image: ThreadImage, row: CheckpointRow, protected: frozenset[str]) -> str:
     if row.checkpoint_id in protected:
         return "it is protected"
-    if image.heads[row.checkpoint_ns] is row:
+    if image.heads[row.checkpoint_ns].key == row.key:
         return "it is the head of its namespace"
     for other in image.checkpoints:
         parents = other.metadata.get("parents")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
-
-from savermark.errors import ContractError
+from savermark.errors import ContractError, SavermarkError
 from savermark.history.arows import arow_access
 from savermark.history.rows import row_access
 from savermark.retention.digest import value_digest
 from savermark.retention.duration import root_config
+from savermark.retention.fold import graph_fold
 from savermark.retention.graft import (
     GraftRefused,
     apply_graft,
@@ -19,9 +19,10 @@ from savermark.retention.graft import (
     wanted_values,
 )
 from savermark.retention.lifecycle import lifecycle_of
+from savermark.retention.records import Fold
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from savermark.history.image import ThreadImage
     from savermark.history.rows import RowAccess, Typed
     from savermark.retention.exhaustive import Protect
+    from savermark.retention.fold import Materializer
+    from savermark.retention.fold import Values as Folded
     from savermark.retention.records import CacheLifecycle, Graft
 
     State = Mapping[str, Any]
@@ -43,20 +46,25 @@ def graft(
     checkpoint_ns: str = "",
     protect: Protect = (),
     graph: Pregel[Any, Any, Any, Any] | None = None,
+    fold: Materializer | None = None,
     lifecycle: CacheLifecycle | None = None,
 ) -> Graft:
     """Remove a duration-only link; what was done with its children and its writes.
 
     No run of the thread may start from the link meanwhile. `graph`, compiled with this saver, gives
-    the values of children that need one, and is read again afterwards. Raises `GraftRefused` with
-    nothing changed, `Unsupported` for a saver whose rows are unknown, and `ContractError` should a
-    checkpoint read differently afterwards.
+    the values of children that need one (so does `fold`), and is read again afterwards. Raises
+    `GraftRefused` with nothing changed, `Unsupported` for a saver whose rows are unknown, and
+    `ContractError` should a checkpoint read differently afterwards.
     """
     work = _Work(saver, thread_id, (checkpoint_ns, link_id), protect, lifecycle)
     rows = row_access(saver)
     watched = work.plan(rows.image(str(thread_id)))
     if graph is not None:
         work.read([[graph.get_state(at).values for at in watched] for _ in range(2)])
+        fold = fold or graph_fold(graph, saver)
+    if fold is not None and work.folds:
+        with work.refusing():
+            work.take(fold.values(work.thread, work.folds))
     work.carry_out(rows)
     if graph is not None:
         work.compare([graph.get_state(at).values for at in watched])
@@ -71,6 +79,7 @@ async def agraft(
     checkpoint_ns: str = "",
     protect: Protect = (),
     graph: Pregel[Any, Any, Any, Any] | None = None,
+    fold: Materializer | None = None,
     lifecycle: CacheLifecycle | None = None,
 ) -> Graft:
     """The async twin of `graft`."""
@@ -79,6 +88,10 @@ async def agraft(
         watched = work.plan(await rows.run(lambda access: access.image(str(thread_id))))
         if graph is not None:
             work.read([[(await graph.aget_state(at)).values for at in watched] for _ in range(2)])
+            fold = fold or graph_fold(graph, saver)
+        if fold is not None and work.folds:
+            with work.refusing():
+                work.take(await fold.avalues(work.thread, work.folds))
         await rows.run(work.carry_out)
         if graph is not None:
             work.compare([(await graph.aget_state(at)).values for at in watched])
@@ -103,6 +116,7 @@ class _Work:
         self.protect = protect if isinstance(protect, str) else list(protect)
         self.lifecycle = lifecycle_of(saver, lifecycle)
         self.names: list[str] = []
+        self.folds: list[Fold] = []
         self.values: dict[tuple[str, str], Typed] = {}
         self.digests: list[dict[str, bytes]] = []
 
@@ -110,6 +124,8 @@ class _Work:
         """Plan on an image; the checkpoints whose states a graph should read."""
         self.image, self.made = image, plan_graft(image, self.key, self.protect)
         space, link = self.key
+        wanted = wanted_values(image, self.made)
+        self.folds = [Fold(space, child, channels) for child, channels in wanted.items()]
         siblings = image.children[space, self.made.parent_id]
         names = {*self.made.children, image.heads[space].checkpoint_id}
         names |= {row.checkpoint_id for row in siblings} - {link}
@@ -121,23 +137,27 @@ class _Work:
         ]
 
     def read(self, readings: Sequence[Sequence[State]]) -> None:
-        """Take the states, read twice: a value that is another each time cannot be stored."""
+        """Take the states, read twice: what differs between two readings proves nothing later."""
         first, second = ([self._digested(state) for state in each] for each in readings)
-        # What differs between two readings proves nothing afterwards.
         self.digests = [
             {name: found for name, found in one.items() if two.get(name) == found}
             for one, two in zip(first, second, strict=True)
         ]
-        states = dict(zip(self.names, zip(readings[0], self.digests, strict=True), strict=True))
-        for child, channels in wanted_values(self.image, self.made).items():
-            state, stable = states[child]
-            for channel in channels:
-                if channel not in state:
-                    raise self._refusal(f"the graph has no value of {channel!r} at {child}")
-                if channel not in stable:
-                    raise self._refusal(f"two readings of {channel!r} at {child} differ")
-                value = _DeltaSnapshot(state[channel])
-                self.values[child, channel] = self.saver.serde.dumps_typed(value)
+
+    def take(self, values: Folded) -> None:
+        """The values that children are given.
+
+        A state will not do: it has the writes of a command applied, also for an explicit id.
+        """
+        self.values = {(child, name): value for (_, child, name), value in values.items()}
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """What says why a value cannot be had says why there is no graft."""
+        try:
+            yield
+        except SavermarkError as error:
+            raise self._refusal(str(error)) from error
 
     def carry_out(self, rows: RowAccess) -> None:
         """Plan again on the thread as it is now, forget caches, change the rows, prove them."""

@@ -41,11 +41,14 @@ async def public_rows(api: Api) -> list[Row]:
 
 
 def _told(trace: str) -> tuple[Status, str]:
-    """The exception of a traceback, on one line; an assertion means a broken rule."""
-    lines = trace.strip().splitlines() or ["it said nothing"]
-    starts = [index for index, line in enumerate(lines) if not line.startswith((" ", "Traceback"))]
-    said = " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())
-    if said.startswith("AssertionError"):
-        said = said.removeprefix("AssertionError").removeprefix(":").strip()
-        return Status.FAILED, said or lines[-2].strip() if len(lines) > 1 else said
-    return Status.ERROR, said
+    """The exception of a traceback on one line; an assertion means a broken rule."""
+    lines = [line for line in trace.strip().splitlines() if line.strip(" ^~")] or ["nothing"]
+    starts = [n for n, line in enumerate(lines) if not line.startswith((" ", "Traceback"))]
+    start = starts[0] if starts else len(lines) - 1
+    said = " ".join(" ".join(lines[start:]).split())
+    if not said.startswith("AssertionError"):
+        return Status.ERROR, said
+    # A bare `assert` says nothing: its line does.
+    return Status.FAILED, said.removeprefix("AssertionError").lstrip(": ") or lines[
+        start - 1
+    ].strip()

@@ -94,7 +94,7 @@ async def _overwrite(api: Api) -> None:
 def _reads_like_memory(shape: Shape, reading: str) -> Run:
     async def run(api: Api) -> None:
         seen = await api.remembered(shape.name, lambda: play(api, shape))
-        wanted = await api.remembered(f"{shape.name} in memory", lambda: reference(api, shape))
+        wanted = await reference(api, shape)
         same(seen[reading], wanted[reading], reading)
 
     return run

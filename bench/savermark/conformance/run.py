@@ -117,7 +117,7 @@ def _rows_of(store: Store, groups: Collection[str], apis: Collection[str]) -> It
                 api,
                 "interface",
                 "sync and async",
-                f"{api} methods",
+                "both are there",
                 Status.UNSUPPORTED,
                 str(reason),
             )

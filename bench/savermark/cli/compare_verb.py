@@ -22,18 +22,41 @@ if TYPE_CHECKING:
 def command(baseline: str, result: str, threshold: float | None, fmt: str) -> int:
     """Compare RESULT with BASELINE: both values, the ratio and a verdict for each case and metric.
 
-    Exits 3 when something is worse, 4 when the two must not be compared.
+    Two JSON files of pytest-benchmark can be compared, too. Exits 3 when something is worse, 4
+    when the two must not be compared.
     """
-    from savermark.compare import compare_runs, exit_code
+    from savermark.compare import exit_code
+
+    check_threshold(threshold)
+    options = {} if threshold is None else {"threshold": threshold}
+    comparison = _compared(baseline, result, **options)
+    print_comparison(comparison, fmt)
+    return exit_code(comparison)
+
+
+def _compared(baseline: str, result: str, **options: float) -> Comparison:
+    """The comparison of two results of ours, or of two files of pytest-benchmark."""
+    from pathlib import Path
+
+    from savermark.compare import compare_runs
+    from savermark.compare.benchmark_json import (
+        compare_benchmarks,
+        is_benchmark_file,
+        load_benchmarks,
+    )
+    from savermark.errors import UsageError
     from savermark.frame import load_runs
     from savermark.results import find_result
 
-    check_threshold(threshold)
-    a, b = load_runs(find_result(baseline), find_result(result))
-    options = {} if threshold is None else {"threshold": threshold}
-    comparison = compare_runs(a, b, **options)
-    print_comparison(comparison, fmt)
-    return exit_code(comparison)
+    theirs = [is_benchmark_file(Path(name)) for name in (baseline, result)]
+    if all(theirs):
+        a, b = load_benchmarks(Path(baseline)), load_benchmarks(Path(result))
+        return compare_benchmarks(a, b, **options)
+    if any(theirs):
+        raise UsageError(
+            f"{baseline} and {result}: name two results, or two files of pytest-benchmark"
+        )
+    return compare_runs(*load_runs(find_result(baseline), find_result(result)), **options)
 
 
 def check_threshold(threshold: float | None) -> None:

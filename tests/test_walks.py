@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
-from fix_threads import Hand, Kept, at, history, snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.channels.delta import DeltaChannel
@@ -16,9 +16,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
+from fix_threads import Hand, Kept, at, history, snapshot
 from savermark.errors import Unsupported, UsageError
 from savermark.history.lineage import LineageError
 from savermark.history.walks import OnePassHistory, walk, walks, with_walk
+from savermark.history.walks.cached import CachedWalk
 from savermark.history.walks.onepass import ONE_PASS
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ def read(kept: Kept, hand: Hand, name: str | None, channels: Sequence[str]) -> A
     return found
 
 
-async def aread(kept: Kept, hand: Hand, names: Sequence[str], channels: Sequence[str]) -> None:
+async def aread(
+    kept: Kept, hand: Hand, names: Sequence[str | None], channels: Sequence[str]
+) -> None:
     """The async saver's `onepass` agrees with its base walk on all of these checkpoints."""
     async with kept.store.asaver() as saver:
         if kept.name == "memory":
@@ -404,7 +408,7 @@ def test_sqlite_reads_no_more_of_a_long_thread() -> None:
         base = walk("base").history(saver, config, ["m"])
         assert walk("onepass").history(saver, config, ["m"]) == base
         costs.append(
-            sqlite_steps(saver.conn, lambda c=config: walk("onepass").history(saver, c, ["m"]))  # type: ignore[misc]
+            sqlite_steps(saver.conn, partial(walk("onepass").history, saver, config, ["m"]))
         )
     assert costs[0] == costs[1]
     assert costs[0][0] == 2
@@ -418,15 +422,11 @@ def test_sqlite_takes_half_the_steps_of_the_savers_own() -> None:
         hand.write(f"c{number:03}", ("m", {"n": number}), ("branch", None))
         parent = f"c{number:03}"
     config = at("t", parent)
-    costs = {
-        name: sqlite_steps(saver.conn, lambda w=walk(name): w.history(saver, config, ["m"]))[1]  # type: ignore[misc]
-        for name in ("native", "onepass")
-    }
-    assert costs["onepass"] * 2 <= costs["native"]
 
+    def steps(name: str) -> int:
+        return sqlite_steps(saver.conn, lambda: walk(name).history(saver, config, ["m"]))[1]
 
-class Counting(InMemorySaver):
-    """Counts what is deserialized."""
+    assert steps("onepass") * 2 <= steps("native")
 
 
 def test_memory_builds_only_what_it_returns() -> None:
@@ -450,7 +450,7 @@ def test_memory_builds_only_what_it_returns() -> None:
 
 
 def test_names() -> None:
-    assert {"base", "native", "onepass"} <= set(walks())
+    assert {"base", "native", "onepass", "cached"} <= set(walks())
     for name, each in walks().items():
         assert each.name == name
         assert each.title
@@ -501,3 +501,29 @@ def test_with_walk_leaves_the_saver_alone() -> None:
     asked: Mapping[str, Any] = clone.get_delta_channel_history(config=at("t"), channels=["m"])
     assert asked == {"m": {"writes": []}}
     assert type(clone) is type(other)
+
+
+# --- cached -------------------------------------------------------------------------------------
+
+
+def test_the_cache_answers_and_forgets(kept: Kept) -> None:
+    """A second read asks the store nothing; the saver's own deletion is seen at once."""
+    saver = with_walk(kept.saver, "cached")
+    hand = Hand(saver, kept.hand().thread)
+    hand.put("c1", None, {"m": snapshot("s")}).write("c1", ("m", 1)).put("c2", "c1", moved="m")
+    cached = walk("cached")
+    assert isinstance(cached, CachedWalk)
+    cache = cached.cache(saver)
+    config = at(hand.thread, "c2")
+    expected = walk("base").history(kept.saver, config, ["m"])
+    for clone in (saver, saver.with_allowlist([("somewhere", "Something")])):
+        found = clone.get_delta_channel_history(config=config, channels=["m"])
+        assert found == expected
+    assert (cache.misses, cache.hits) == (1, 1)
+    saver.delete_thread(thread_id=hand.thread)
+    assert not cache.knows(hand.thread)
+    again = saver.get_delta_channel_history(config=config, channels=["m"])
+    assert again == {"m": {"writes": []}}
+    assert (type(saver).prune is BaseCheckpointSaver.prune) == (
+        type(kept.saver).prune is BaseCheckpointSaver.prune
+    )

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from savermark.errors import Unsupported, UsageError
-from savermark.history.walks.base import ASYNC, SYNC, Histories, Walk, Walked
+from savermark.history.walks.base import ASYNC, SYNC, Histories, Keeping, Walk, Walked
 from savermark.history.walks.registry import walk
 
 if TYPE_CHECKING:
@@ -47,5 +47,8 @@ def with_walk(saver: S, how: str | Walk) -> S:
     made = copy.copy(saver)
     # The saver's class first and no slots: only a class of its layout can take an object over.
     added = {"walk": chosen, SYNC: _sync, ASYNC: _async, "__slots__": ()}
-    made.__class__ = type(kind.__name__, (kind, Walked), added)
+    if isinstance(chosen, Keeping):
+        added |= chosen.methods(kind)
+        chosen.cache(made)
+    made.__class__ = type(kind.__name__, (kind, Walked), added | {"__module__": kind.__module__})
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 
@@ -45,6 +45,19 @@ class Walk(Protocol):
         self, saver: BaseCheckpointSaver[Any], config: RunnableConfig, channels: Sequence[str]
     ) -> Histories:
         """`history` for a saver with an async api."""
+        ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A walk that keeps something of a store between reads."""
+
+    def cache(self, saver: BaseCheckpointSaver[Any]) -> Any:
+        """What it keeps for this saver: made when first asked for, a `CacheLifecycle`."""
+        ...
+
+    def methods(self, kind: type[BaseCheckpointSaver[Any]]) -> dict[str, Any]:
+        """What to add to a saver's class so that its own deletions forget first."""
         ...
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -30,8 +32,7 @@ from savermark.retention.savers import (
     RetainingSqliteSaver,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[1]
 
 SYNC = {
     "memory": (RetainingInMemorySaver, InMemorySaver),
@@ -228,3 +229,19 @@ def test_a_database_in_memory_will_do() -> None:
     saver.prune(["t"])
     assert graph.get_state(at("t")).values == tiny_graph.expected(WORDS)
     connection.close()
+
+
+def test_the_example_of_the_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(from savermark\.retention\.savers.*?)```", text, re.S)
+    monkeypatch.chdir(tmp_path)
+    with RetainingSqliteSaver.from_conn_string("checkpoints.db") as saver:
+        graph = tiny_graph.build(saver)
+        for word in WORDS:
+            graph.invoke({"said": [word]}, at("thread-1"))
+    exec(example, {})
+    with RetainingSqliteSaver.from_conn_string("checkpoints.db") as saver:
+        graph = tiny_graph.build(saver)
+        assert graph.get_state(at("thread-1-copy")).values == tiny_graph.expected(WORDS)

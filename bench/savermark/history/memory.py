@@ -43,8 +43,9 @@ class MemoryRows:
 
     def image(self, thread_id: str | int) -> ThreadImage:
         """All entries of one thread; looks through the keys of all threads."""
-        self._keys = self._index()
-        return self._image(str(thread_id), self._keys.get(str(thread_id)))
+        with _MAINTENANCE:  # never in the middle of a transaction of another thread
+            self._keys = self._index()
+            return self._image(str(thread_id), self._keys.get(str(thread_id)))
 
     def images(
         self, threads: Sequence[str | int] | None = None, *, batch: int = BATCH, chunk: int = CHUNK
@@ -53,7 +54,9 @@ class MemoryRows:
         keys = self._keys = self._index()
         named = sorted(keys) if threads is None else dict.fromkeys(str(name) for name in threads)
         for name in named:
-            yield self._image(name, keys.get(name))
+            with _MAINTENANCE:
+                found = self._image(name, keys.get(name))
+            yield found
 
     def keep_set(
         self,

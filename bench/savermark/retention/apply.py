@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,22 +22,23 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from savermark.backends.shared import one_line
-from savermark.errors import ContractError, Unsupported, UsageError
+from savermark.errors import ContractError, SavermarkError, Unsupported, UsageError
 from savermark.history.rows import BATCH, ThreadBusy
-from savermark.retention.fold import Evidence, Values, check_versions, evidence, without_counts
+from savermark.retention.fold import Evidence, Values, check_versions, evidence
 from savermark.retention.keep import GRACE, Terms
 from savermark.retention.plan import checked_threads, plan_by, terms_of
-from savermark.retention.records import Applied, Fold, ThreadPlan
+from savermark.retention.records import Applied
+from savermark.retention.statements import execute as execute
+from savermark.retention.statements import store_fold as store_fold
 
 if TYPE_CHECKING:
     from savermark.history.arows import AsyncRows
     from savermark.history.image import ThreadImage
-    from savermark.history.rows import RowAccess, ThreadTxn
+    from savermark.history.rows import RowAccess
     from savermark.retention.exhaustive import Protect
     from savermark.retention.fold import Materializer
     from savermark.retention.policy import RetentionPolicy
     from savermark.retention.records import CacheLifecycle
-    from savermark.storage import Table
 
 RETRIES = 3  # of a thread that another job or a live run got in the way of
 PAUSE = 0.05  # seconds before the first of them; doubles
@@ -170,51 +172,52 @@ async def _afleet(
 
 def settle(rows: RowAccess, image: ThreadImage, job: Job) -> Applied:
     """Do to one thread what is to be done, from an image of it that may be old by now."""
-    busy = ""
-    for attempt in range(job.retries + 1):
+    for attempt in range(max(job.retries, 0) + 1):
         if attempt:
             time.sleep(PAUSE * 2 ** (attempt - 1))
             image = rows.image(image.thread_id)
         first = foresee(image, job)
-        if first.refused or first.plan.empty:
+        if first.plan.empty and not first.refused:
             return first
-        try:
+        try:  # also a refusal is only believed inside: a thread may be caught in the middle
             folds = first.plan.folds
             ready = NOTHING
             if folds:
-                values = _maker(job).values(image.thread_id, folds)
+                with _reading():
+                    values = _maker(job).values(image.thread_id, folds)
                 ready = Ready(values, evidence(image, folds))
-            return carry_out(rows, image.thread_id, job, ready)
+            return carry_out(rows, image.thread_id, job, ready, (image, first))
         except ThreadBusy as error:
-            busy = str(error)
+            first = replace(first, refused=str(error))
         except _REFUSALS as error:
             return replace(first, refused=str(error))
-    return replace(first, refused=busy)
+    return first
 
 
 async def asettle(rows: AsyncRows, image: ThreadImage, job: Job) -> Applied:
     """The async twin of `settle`: only the values are made on the event loop."""
-    busy = ""
-    for attempt in range(job.retries + 1):
+    for attempt in range(max(job.retries, 0) + 1):
         if attempt:
             await asyncio.sleep(PAUSE * 2 ** (attempt - 1))
             image = await rows.run(methodcaller("image", image.thread_id))
         first = foresee(image, job)
-        if first.refused or first.plan.empty:
+        if first.plan.empty and not first.refused:
             return first
-        try:
+        try:  # also a refusal is only believed inside: a thread may be caught in the middle
             folds = first.plan.folds
             ready = NOTHING
             if folds:
-                values = await _maker(job).avalues(image.thread_id, folds)
+                with _reading():
+                    values = await _maker(job).avalues(image.thread_id, folds)
                 ready = Ready(values, evidence(image, folds))
-            work = partial(carry_out, thread_id=image.thread_id, job=job, ready=ready)
+            seen = (image, first)
+            work = partial(carry_out, thread_id=image.thread_id, job=job, ready=ready, seen=seen)
             return await rows.run(work)
         except ThreadBusy as error:
-            busy = str(error)
+            first = replace(first, refused=str(error))
         except _REFUSALS as error:
             return replace(first, refused=str(error))
-    return replace(first, refused=busy)
+    return first
 
 
 def foresee(image: ThreadImage, job: Job) -> Applied:
@@ -225,15 +228,23 @@ def foresee(image: ThreadImage, job: Job) -> Applied:
     return Applied(image.thread_id, plan, refused=plan.refused, plan_ns=spent)
 
 
-def carry_out(rows: RowAccess, thread_id: str, job: Job, ready: Ready = NOTHING) -> Applied:
+def carry_out(
+    rows: RowAccess,
+    thread_id: str,
+    job: Job,
+    ready: Ready = NOTHING,
+    seen: tuple[ThreadImage, Applied] | None = None,
+) -> Applied:
     """Plan once more inside a transaction, and do it.
+
+    Where the rows are those of the image that was `seen`, its plan is the plan.
 
     Raises `ThreadBusy` where the rows under the values have changed, `ContractError` where a cache
     could not be told; nothing was changed then.
     """
     with rows.transaction(thread_id) as txn:
         image = txn.image()
-        found = foresee(image, job)
+        found = seen[1] if seen is not None and seen[0] == image else foresee(image, job)
         start = time.perf_counter_ns()
         if found.refused or found.plan.empty:
             return found
@@ -245,45 +256,24 @@ def carry_out(rows: RowAccess, thread_id: str, job: Job, ready: Ready = NOTHING)
     return replace(found, deleted=deleted, apply_ns=time.perf_counter_ns() - start)
 
 
-def execute(
-    txn: ThreadTxn, plan: ThreadPlan, image: ThreadImage, values: Values
-) -> dict[Table, int]:
-    """The statements of a plan, in an order that leaves nothing dangling between them."""
-    if plan.whole:
-        return txn.delete_all()
-    for fold in plan.folds:
-        store_fold(txn, fold, image, values)
-    for graft in plan.grafts:  # in this order: one may build on the one before
-        if graft.handling == "move":
-            txn.move_writes(graft.checkpoint_ns, graft.link_id, graft.parent_id)
-        for child in graft.children:
-            txn.reparent(graft.checkpoint_ns, child, graft.parent_id)
-    for space, name in sorted(plan.detached):
-        txn.reparent(space, name, None)
-    writes = txn.delete_writes_of(plan.checkpoints)
-    writes += txn.delete_writes(key for key in plan.writes if key[:2] not in plan.checkpoints)
-    return {
-        "checkpoints": txn.delete_checkpoints(plan.checkpoints),
-        "blobs": txn.delete_blobs(plan.blobs),
-        "writes": writes,
-    }
-
-
-def store_fold(txn: ThreadTxn, fold: Fold, image: ThreadImage, values: Values) -> None:
-    """Store the values of one checkpoint onto it; from here on they are counted anew."""
-    space, name = fold.checkpoint_ns, fold.checkpoint_id
-    stored = [channel for channel in fold.channels if (space, name, channel) in values]
-    for channel in stored:
-        txn.store_value(space, name, channel, values[space, name, channel])
-    row = image.row(space, name)
-    if stored and row is not None:
-        txn.update_metadata(space, name, without_counts(row, stored))
-
-
 def _maker(job: Job) -> Materializer:
     if job.fold is None:
         raise UsageError("values must be folded: give the graph (--graph module:attr), or reducers")
     return job.fold
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """A thread whose values cannot be read is refused, whatever its serializer raises."""
+    try:
+        yield
+    except SavermarkError:
+        raise
+    except Exception as error:
+        raise ContractError(
+            f"its values cannot be read ({one_line(error)}): open it through the serializer that "
+            "wrote it, or use keep-latest"
+        ) from error
 
 
 def _invalidate(lifecycle: CacheLifecycle | None, thread_id: str) -> None:

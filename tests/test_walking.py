@@ -54,6 +54,7 @@ SMALL = (
     "measure.reads=2",
     "reads.history=3",
 )
+READS = ("get_state", "resume", "history_3", "history_all")
 
 
 def _spec(*overrides: str) -> WalkSpec:
@@ -190,7 +191,7 @@ def test_a_trial_samples_counts_and_checks(
     )
     names = walk_names()
     walked = {f"walk_{name}" for name in [*names, "floor"]}
-    states = {f"{what}_{n}" for n in names for what in ("get_state", "resume", "history_3")}
+    states = {f"{what}_{n}" for n in names for what in READS}
     missing = set(result.notes.get("unsupported", {}))
     assert {item.op for item in result.samples} == (walked | states) - missing
     assert {row.op for row in result.costs} == {item.op for item in result.samples}

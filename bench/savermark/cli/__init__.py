@@ -22,6 +22,7 @@ VERBS = {
     "compare": "Compare two results, case by case, with a verdict.",
     "baseline": "Save what a saver costs, and check that it costs no more.",
     "ab": "Compare two builds of a saver: two environments, trials in turn, one report.",
+    "walk": "Measure ways to rebuild delta channels: latency, exact counts, growth.",
     "conformance": "Try every rule of a saver on a backend or a factory.",
     "sandbox": "Measure and prove stores of sandbox checkpoints.",
     "db": "Inspect, diagnose and maintain databases that savers wrote.",

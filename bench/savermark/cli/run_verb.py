@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from savermark.cli.run_options import run_options
 
 if TYPE_CHECKING:
     from savermark.errors import Interrupted
+    from savermark.results import RunResult
     from savermark.runner import RunPlan, RunSummary
 
 DEFAULT_BACKENDS = ("memory", "sqlite", "postgres")
@@ -80,9 +82,19 @@ def command(
 
 
 def measured(
-    plan: RunPlan, out: Path | None, resume: str | None, *, no_report: bool, fmt: str, quiet: bool
+    plan: RunPlan,
+    out: Path | None,
+    resume: str | None,
+    *,
+    no_report: bool,
+    fmt: str,
+    quiet: bool,
+    show: Callable[[RunResult, str], None] | None = None,
 ) -> int:
-    """Run the plan, or what is left of the result to resume, and report; the exit code."""
+    """Run the plan, or what is left of the result to resume, and report; the exit code.
+
+    `show` prints the result in place of the summary table.
+    """
     from savermark.cli.progress import progress_for
     from savermark.runner import run_workloads
 
@@ -91,7 +103,7 @@ def measured(
         with progress_for(quiet=quiet) as progress:
             summary = run_workloads(plan, folder, progress)
         if not no_report:
-            _report(summary, fmt, quiet=quiet)
+            _report(summary, fmt, quiet=quiet, show=show)
     except KeyboardInterrupt:
         raise _interrupted(folder) from None
     remark(f"result: {summary.path.parent}", quiet=quiet)
@@ -186,14 +198,20 @@ def _folder(out: Path | None) -> Path:
     return out or RESULTS / new_run_id()
 
 
-def _report(summary: RunSummary, fmt: str, *, quiet: bool) -> None:
+def _report(
+    summary: RunSummary,
+    fmt: str,
+    *,
+    quiet: bool,
+    show: Callable[[RunResult, str], None] | None,
+) -> None:
     from savermark.cli.summary import print_published, print_summary
     from savermark.frame import load_runs
     from savermark.report import write_report
 
     report = write_report(summary.path.parent)
     (run,) = load_runs(summary.path)
-    print_summary(run, fmt)
-    if not quiet:
+    (show or print_summary)(run, fmt)
+    if not quiet and show is None:
         print_published(run)
     remark(f"page:   {report.page}", quiet=quiet)

@@ -22,6 +22,7 @@ from savermark.plots.space import before_and_after, where_bytes_are
 from savermark.plots.strip import latency_strip
 from savermark.plots.style import RC
 from savermark.plots.tradeoff import storage_against_latency
+from savermark.plots.walks import frequency_tradeoff, ratio_to_floor, walk_over_depth
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ class Plot:
     families: tuple[str, ...] = ("savers",)  # of the workloads that it is drawn for
 
 
-BOTH = ("savers", "sandbox")
+BOTH, WALKS = ("savers", "sandbox"), ("walks",)
 PLOTS = (
     Plot("bytes-by-turns", "Bytes by turns", bytes_by_turns),
     Plot("where-bytes-are", "Where the bytes are", where_bytes_are, BOTH),
@@ -60,6 +61,9 @@ PLOTS = (
     Plot("operations", "Time of each operation", latency_strip, BOTH),
     Plot("latency-over-depth", "Latency over depth", latency_over_depth, BOTH),
     Plot("trade-off", "Storage against read latency", storage_against_latency),
+    Plot("walk-over-depth", "Walks over depth", walk_over_depth, WALKS),
+    Plot("walk-ratio", "Walks against the floor", ratio_to_floor, WALKS),
+    Plot("walk-frequency", "Bytes against a read", frequency_tradeoff, WALKS),
     Plot("before-and-after", "Before and after deletion", before_and_after, BOTH),
 )
 

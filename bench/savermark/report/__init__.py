@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from savermark.frame import FRAMES, load_runs, to_frame
+from savermark.frame.walks import walk_table
 from savermark.report.files import drop_others, write_frame, write_whole
 from savermark.report.gallery import draw_pictures
 from savermark.report.markdown import markdown
@@ -58,7 +59,8 @@ def write_report(run_dir: str | Path) -> Report:
 def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """The frames without cases whose state check failed: their numbers are never drawn.
 
-    Adds the frame `thread_turns` (turns of each thread) from the trials' notes.
+    Adds `thread_turns` (turns of each thread, from the trials' notes), `families` (of each
+    workload) and `walks` (`savermark.frame.walks`).
     """
     keys = ["workload", "variant", "backend"]
     good = usable(frames["summary"])[keys].drop_duplicates()
@@ -67,7 +69,8 @@ def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.Da
         kind: frame if kind == "trials" else frame.merge(good, on=keys)
         for kind, frame in frames.items()
     }
-    return {**kept, "thread_turns": thread_turns(run), "families": families(run)}
+    added = {"thread_turns": thread_turns(run), "families": families(run)}
+    return {**kept, **added, "walks": walk_table([run])}
 
 
 def families(run: RunResult) -> pd.DataFrame:

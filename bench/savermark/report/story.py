@@ -10,6 +10,7 @@ import pandas as pd
 
 from savermark.plots.series import case_labels, least, most
 from savermark.report.sandbox_story import sandbox_sentences
+from savermark.report.walk_story import tell_walks
 from savermark.spec import Dist
 from savermark.units import format_bytes, format_ns
 
@@ -63,13 +64,26 @@ def tell(run: RunResult, summary: pd.DataFrame) -> list[Chapter]:
         str(case["workload"]): str(case["spec"].get("summary") or "") for case in run.cases.values()
     }
     good = usable(summary)
-    sandbox = {str(c["workload"]) for c in run.cases.values() if c.get("family") == "sandbox"}
-    return [
-        _sandbox_chapter(name, about.get(name, ""), summary, good)
-        if name in sandbox
-        else _chapter(name, about.get(name, ""), _shape(run, name), good)
-        for name in dict.fromkeys(summary["workload"].astype(str))
-    ]
+    families = {str(c["workload"]): c.get("family", "savers") for c in run.cases.values()}
+
+    def chapter(name: str) -> Chapter:
+        said = about.get(name, "")
+        if families[name] == "sandbox":
+            return _sandbox_chapter(name, said, summary, good)
+        if families[name] == "walks":
+            return _walk_chapter(name, said, run, summary)
+        return _chapter(name, said, _shape(run, name), good)
+
+    return [chapter(name) for name in dict.fromkeys(summary["workload"].astype(str))]
+
+
+def _walk_chapter(name: str, about: str, run: RunResult, summary: pd.DataFrame) -> Chapter:
+    every = summary[summary["workload"] == name]
+    shape = f"one thread, {_range(every['turns'], 'checkpoint')}"
+    told = tell_walks(run, name)
+    if told is None:
+        return Chapter(name, about, shape, NO_RESULT, "", (NO_NUMBERS,), ())
+    return Chapter(name, about, shape, f"{times(told.times)}×", told.note, told.sentences, ())
 
 
 def _sandbox_chapter(name: str, about: str, summary: pd.DataFrame, good: pd.DataFrame) -> Chapter:

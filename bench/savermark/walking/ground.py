@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from savermark.walking.case import WalkCase
 
 FLOOR = "floor"  # what the floor is called among the walks
+ALL = "all"  # the history of every state
 BASE = "base"  # the walk that every other one is compared with
 
 
@@ -144,12 +145,13 @@ def state_reads(ground: Ground) -> list[Read]:
         found.append(
             Read(f"resume_{name}", f"depth:{spec.thread.depth // 2}", saver, state(middle))
         )
-        if limit := spec.reads.history:
+        limits = {str(spec.reads.history): spec.reads.history, ALL: spec.thread.depth * 2}
+        for told, limit in limits.items() if spec.reads.history else ():
 
             def listed(graph: Graph = graph, limit: int = limit) -> Awaitable[Any]:
                 return driver.rows(graph, "get_state_history", _thread(), limit=limit)
 
-            found.append(Read(f"history_{limit}_{name}", "head", saver, listed))
+            found.append(Read(f"history_{told}_{name}", "head", saver, listed))
     return found
 
 

@@ -12,7 +12,7 @@ from savermark.cli.output import emit_frame, format_option
 
 Rows = list[dict[str, Any]]
 
-KINDS = ("workloads", "backends", "profiles", "results")
+KINDS = ("workloads", "backends", "walks", "profiles", "results")
 
 
 @click.command("list", epilog="Example: savermark list workloads")
@@ -26,7 +26,7 @@ KINDS = ("workloads", "backends", "profiles", "results")
 )
 @format_option
 def command(kind: str, results_dir: Path, fmt: str) -> None:
-    """List workloads, backends, profiles or results.
+    """List workloads, backends, walks, profiles or results.
 
     Backends come from the entry-point group savermark.backends; any other saver can be measured
     as package.module:factory.
@@ -36,6 +36,7 @@ def command(kind: str, results_dir: Path, fmt: str) -> None:
     listed: dict[str, Callable[[], Rows]] = {
         "workloads": _workloads,
         "backends": _backends,
+        "walks": _walks,
         "profiles": _profiles,
         "results": lambda: _results(results_dir),
     }
@@ -43,12 +44,21 @@ def command(kind: str, results_dir: Path, fmt: str) -> None:
 
 
 def _workloads() -> Rows:
-    from savermark.spec import SANDBOX, SAVERS, load_sandbox_workload, load_workload, workload_names
+    from savermark.spec import (
+        SANDBOX,
+        SAVERS,
+        WALKS,
+        load_sandbox_workload,
+        load_walk_workload,
+        load_workload,
+        workload_names,
+    )
 
     rows: Rows = []
     loaders: tuple[tuple[Any, Callable[[str], Any]], ...] = (
         (SAVERS, load_workload),
         (SANDBOX, load_sandbox_workload),
+        (WALKS, load_walk_workload),
     )
     for schema, load in loaders:
         for name in workload_names(schema.family):
@@ -76,6 +86,20 @@ def _backends() -> Rows:
         except BackendError as error:
             title = f"not usable: {error}"
         rows.append({"backend": name, "what it is": title})
+    return rows
+
+
+def _walks() -> Rows:
+    from savermark.errors import BackendError
+    from savermark.history.walks import walk, walk_names
+
+    rows: Rows = []
+    for name in walk_names():
+        try:
+            title = walk(name).title
+        except BackendError as error:
+            title = f"not usable: {error}"
+        rows.append({"walk": name, "what it is": title})
     return rows
 
 

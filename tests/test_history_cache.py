@@ -18,7 +18,9 @@ from fix_threads import Kept, at, snapshot
 from savermark.errors import UsageError
 from savermark.history.cache import Entry, HistoryCache
 from savermark.history.cached import CachedHistory, with_cache
+from savermark.history.walks import with_walk
 from savermark.recording import Recorder, RecordingSaver
+from savermark.retention.admission import clean_admission
 from savermark.retention.lifecycle import NO_CACHE, lifecycle_of
 
 if TYPE_CHECKING:
@@ -324,6 +326,18 @@ def test_a_caching_saver_is_able_to_do_what_the_saver_is() -> None:
         assert getattr(type(cached), name) is getattr(BaseCheckpointSaver, name)
 
 
+def test_the_cache_of_a_walk_is_found_where_it_lies(kept: Kept) -> None:
+    thread = long(kept, 8)
+    walking = with_walk(kept.saver, "cached")
+    cache = lifecycle_of(walking)
+    assert isinstance(cache, HistoryCache)
+    ask(walking, thread, "c007")
+    assert cache.knows(thread)
+    assert clean_admission(walking, thread).why and cache.knows(thread)
+    lifecycle_of(RecordingSaver(walking, Recorder())).invalidate(thread)
+    assert not cache.knows(thread)
+
+
 def test_the_lifecycle_is_found_through_wrappers() -> None:
     plain = InMemorySaver()
     cached = with_cache(plain)
@@ -331,7 +345,12 @@ def test_the_lifecycle_is_found_through_wrappers() -> None:
     given_one = HistoryCache()
     assert lifecycle_of(plain) is NO_CACHE is lifecycle_of(RecordingSaver(plain, Recorder()))
     assert lifecycle_of(cached) is cached is lifecycle_of(wrapped)
-    assert lifecycle_of(cached, given_one) is given_one
+    assert lifecycle_of(plain, given_one) is given_one
     NO_CACHE.invalidate("t")
+    both = lifecycle_of(wrapped, given_one)
+    for cache in (given_one, cached.cache):
+        cache.add(("t", "", "a", "x"), entry(1), cache.epoch())
+    both.invalidate("t")
+    assert len(given_one) == len(cached.cache) == 0
     with pytest.raises(UsageError, match="inside the wrapper"):
         with_cache(wrapped)

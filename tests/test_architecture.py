@@ -49,6 +49,7 @@ ORDER = (
     "plots",
     "report",
     "cli",
+    "benchmarking",
     "pytest_plugin",
 )
 

@@ -7,5 +7,15 @@ counts each read once it is warm. Gates compare what two probes found.
 
 from savermark.probe.model import METER_VERSION, OWN, Ask, Pairs, Probe
 from savermark.probe.run import probe_store, run_probe_job
+from savermark.probe.stored import stored_rows
 
-__all__ = ["METER_VERSION", "OWN", "Ask", "Pairs", "Probe", "probe_store", "run_probe_job"]
+__all__ = [
+    "METER_VERSION",
+    "OWN",
+    "Ask",
+    "Pairs",
+    "Probe",
+    "probe_store",
+    "run_probe_job",
+    "stored_rows",
+]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic_ns, perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -16,9 +14,11 @@ from savermark.environment import package_versions
 from savermark.graphs import build_graph
 from savermark.graphs.serde import make_serde
 from savermark.history.walks import walk
-from savermark.meter import WARMUP, acount, ametered, count, metered
-from savermark.probe.model import EXACT, EXACT_WRITES, OWN, Ask, Pairs, Probe
-from savermark.probe.versions import fix_versions
+from savermark.meter import acount, ametered, count, metered
+from savermark.probe.model import EXACT, EXACT_WRITES, OWN, Ask, Probe
+from savermark.probe.pairs import timed_pairs
+from savermark.probe.stored import storage_of
+from savermark.probe.versions import fixed_versions
 from savermark.records import Phase
 from savermark.script import write_script
 from savermark.trial.case import Case, location_from_json
@@ -29,7 +29,7 @@ from savermark.trial.load import load
 from savermark.trial.verify import check_states
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from langchain_core.runnables import RunnableConfig
 
@@ -43,9 +43,6 @@ ENGINE = (
     "sqlite", "server", "page_size", "pipeline", "pool", "prepare_threshold", "serializer",
     "collation", "place", "jit",
 )  # fmt: skip
-BLOCK_NS = 2_000_000  # the least length of a timed block: what a clock and a loop cost is nothing
-FEWEST_WARM = 4  # calls, once warm, that tell how long one takes
-MOST_CALLS = 200
 LISTED = 10  # checkpoints that the counted `list` reads
 
 
@@ -70,28 +67,37 @@ def probe_store(
 
 
 async def _probe(case: Case, store: Store, ask: Ask, clock: Callable[[], int]) -> Probe:
+    driver = driver_for(case.spec)
+    async with driver.open(store, make_serde(case.spec)) as saver:
+        with fixed_versions(saver) as fixed:
+            graph = build_graph(case.spec, saver)
+            ground = Ground(case, driver, store, saver, graph, write_script(case.spec), clock)
+            found = await _found(ground, ask)
+    if not fixed:
+        found = replace(found, notes=("versions of the saver's own kind: bytes vary", *found.notes))
+    return found
+
+
+async def _found(ground: Ground, ask: Ask) -> Probe:
+    case, store = ground.case, ground.store
     found = Probe(case.case_id, case.fingerprint, packages=package_versions())
-    async with driver_for(case.spec).open(store, make_serde(case.spec)) as saver:
-        notes = [] if fix_versions(saver) else ["versions of the saver's own kind: bytes may vary"]
-        driver, graph = driver_for(case.spec), build_graph(case.spec, saver)
-        ground = Ground(case, driver, store, saver, graph, write_script(case.spec), clock)
-        counts = {"write path": _kept(await _load(ground), EXACT_WRITES)}
-        store.settle()
-        await check_states(ground, Phase.LOADED)
-        wrong = [f"check {check.check}: {check.detail}" for check in ground.checks if not check.ok]
-        if wrong:
-            return replace(found, cause=wrong[0])
-        calls, refused = await _reads(ground, ask)
-        for op, call in calls.items():
-            counts[op] = _kept(await _counted(ground, call), EXACT)
-        return replace(
-            found,
-            counts={op: some for op, some in counts.items() if some},
-            storage=_storage(ground),
-            pairs=await _pairs(calls, ask, clock),
-            engine={key: value for key, value in store.describe().items() if key in ENGINE},
-            notes=(*notes, *refused),
-        )
+    counts = {"write path": _kept(await _load(ground), EXACT_WRITES)}
+    store.settle()
+    await check_states(ground, Phase.LOADED)
+    wrong = [f"check {check.check}: {check.detail}" for check in ground.checks if not check.ok]
+    if wrong:
+        return replace(found, cause=wrong[0])
+    calls, refused = await _reads(ground, ask)
+    for op, call in calls.items():
+        counts[op] = _kept(await _counted(ground, call), EXACT)
+    return replace(
+        found,
+        counts={op: some for op, some in counts.items() if some},
+        storage=storage_of(ground),
+        pairs=await timed_pairs(calls, ask, ground.clock),
+        engine={key: value for key, value in store.describe().items() if key in ENGINE},
+        notes=tuple(refused),
+    )
 
 
 async def _load(ground: Ground) -> Counts:
@@ -155,68 +161,3 @@ def _walk(ground: Ground, name: str, config: RunnableConfig, channels: list[str]
         asked = {"config": config, "channels": channels}
         return lambda: driver.call(saver, "get_delta_channel_history", **asked)
     return lambda: driver.call(walk(name), "history", saver, config, channels)
-
-
-def _storage(ground: Ground) -> dict[str, int]:
-    """Rows and payload bytes of each table."""
-    if Capability.STORAGE not in ground.store.capabilities:
-        return {}
-    sums: dict[str, int] = {}
-    for row in ground.store.storage([thread.thread_id for thread in ground.threads]):
-        for what, value in (("rows", row.rows), ("bytes", row.logical_bytes)):
-            name = f"{row.table} {what}"
-            sums[name] = sums.get(name, 0) + value
-    return dict(sorted(sums.items()))
-
-
-async def _pairs(calls: Mapping[str, Call], ask: Ask, clock: Callable[[], int]) -> Pairs | None:
-    """The two walks in turn; the order within a pair alternates, the collector waits outside.
-
-    The quicker one is called as often as the slower one takes long. On a busy machine what runs
-    for longer is interrupted more often, so that blocks of unlike length cannot be compared: the
-    ratio of two walks moved threefold under load, and by some per cent with blocks of one length.
-    """
-    walks = [calls.get(f"walk {name}") for name in (ask.tested, ask.reference)]
-    tested, reference = walks
-    if not ask.rounds or tested is None or reference is None:
-        return None
-    often = await _often((tested, reference), clock)
-    times: tuple[list[int], list[int]] = ([], [])
-    with _quiet():
-        for number in range(ask.rounds):
-            for side in ((0, 1), (1, 0))[number % 2]:
-                call, repeat = (tested, reference)[side], range(often[side])
-                start = clock()
-                for _ in repeat:
-                    await call()
-                times[side].append((clock() - start) // often[side])
-            gc.collect(0)
-    return Pairs(ask.tested, ask.reference, tuple(times[0]), tuple(times[1]), often)
-
-
-async def _often(calls: tuple[Call, Call], clock: Callable[[], int]) -> tuple[int, int]:
-    """How often each is called in a block, from its quickest call of a few; warms them up, too."""
-    quickest = []
-    for call in calls:
-        seen = []
-        for _ in range(WARMUP + FEWEST_WARM):
-            start = clock()
-            await call()
-            seen.append(clock() - start)
-        quickest.append(max(1, min(seen[WARMUP:])))
-    length = max(*quickest, BLOCK_NS)
-    tested, reference = (min(MOST_CALLS, max(1, round(length / ns))) for ns in quickest)
-    return tested, reference
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No garbage collection inside the block but what it asks for."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()

@@ -23,12 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from savermark.benchmarking import history_walk_benchmark, storage_snapshot
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from savermark.contract.run import Prune, Row
+
+__all__ = ["history_walk_benchmark", "savermark_contract", "storage_snapshot"]
 
 _NAME = "savermark-contract"
 _STORE = pytest.StashKey[Any]()

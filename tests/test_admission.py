@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import ExitStack, closing
 from copy import copy as copy_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.graph import END, START, StateGraph
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import tiny_graph
 from fix_threads import Kept, at, snapshot
@@ -322,6 +330,79 @@ def test_a_run_that_comes_in_between_is_noticed(kept: Kept, api: str) -> None:
 
     assert clean(kept, thread, api, lifecycle=Late()).why == "the thread changed meanwhile"
     assert image(kept, thread).row("", "leaf") is not None
+
+
+# --- connections of other kinds ------------------------------------------------------------------
+
+
+def of_the_store(kept: Kept) -> str:
+    """The dsn under which the shared store's tables are found."""
+    info = kept.saver.conn.info  # type: ignore[attr-defined]
+    found: str = make_conninfo(info.dsn, password=info.password or None)
+    return found
+
+
+@pytest.mark.parametrize("kept", ["postgres"], indirect=True)
+@pytest.mark.parametrize("how", ["pool", "pipeline", "plain"])
+def test_connections_of_every_kind(kept: Kept, how: str) -> None:
+    options: dict[str, Any] = {"autocommit": how != "plain", "row_factory": dict_row}
+    thread = line(kept)
+    before = image(kept, thread)
+    with ExitStack() as stack:
+        if how == "pool":
+            pool = ConnectionPool(of_the_store(kept), kwargs=options, min_size=1, max_size=1)
+            saver = PostgresSaver(stack.enter_context(pool))
+        else:
+            opened = psycopg.connect(of_the_store(kept), **options)
+            connection = stack.enter_context(opened)
+            pipe = stack.enter_context(connection.pipeline()) if how == "pipeline" else None
+            saver = PostgresSaver(connection, pipe)
+        done = clean_admission(saver, thread)
+    if how == "plain":
+        assert done.failed and image(kept, thread) == before
+    else:
+        assert done.deleted == "leaf" and image(kept, thread).row("", "leaf") is None
+
+
+@pytest.mark.parametrize("kept", ["postgres"], indirect=True)
+def test_an_async_pool(kept: Kept) -> None:
+    thread = line(kept)
+
+    async def cleaned() -> Admission:
+        options = {"autocommit": True, "row_factory": dict_row}
+        pool: Any = AsyncConnectionPool(of_the_store(kept), kwargs=options, open=False, min_size=1)
+        async with pool:
+            return await aclean_admission(AsyncPostgresSaver(pool), thread)
+
+    assert asyncio.run(cleaned()).deleted == "leaf"
+
+
+@APIS
+@pytest.mark.parametrize("kept", ["sqlite"], indirect=True)
+def test_a_file_that_another_process_writes_is_left_for_later(kept: Kept, api: str) -> None:
+    thread = line(kept)
+    path = kept.saver.conn.execute("PRAGMA database_list").fetchone()[2]  # type: ignore[attr-defined]
+    kept.saver.conn.execute("PRAGMA busy_timeout = 20")  # type: ignore[attr-defined]
+
+    async def hurried() -> Admission:
+        async with kept.store.asaver() as saver:
+            await saver.setup()
+            await saver.conn.execute("PRAGMA busy_timeout = 20")
+            with closing(sqlite3.connect(path)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                done = await aclean_admission(saver, thread)
+            assert (await aclean_admission(saver, thread)).deleted == "leaf"  # nothing is stuck
+            return done
+
+    if api == "async":
+        done = asyncio.run(hurried())
+    else:
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            done = clean_admission(kept.saver, thread)
+        assert clean_admission(kept.saver, thread).deleted == "leaf"
+    kept.saver.conn.execute("PRAGMA busy_timeout = 5000")  # type: ignore[attr-defined]
+    assert done.failed and "locked" in done.why and not done.deleted
 
 
 # --- the budget ----------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -16,11 +18,12 @@ from typing_extensions import TypedDict
 import tiny_graph
 from fix_threads import Kept, at, history, snapshot
 from savermark.errors import UsageError
+from savermark.history.rows import ThreadBusy
 from savermark.retention.runs import adelete_for_runs, delete_for_runs
 from tiny_graph import extend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def _turns(kept: Kept, thread: str, runs: Sequence[str]) -> Any:
@@ -206,6 +209,31 @@ def test_a_damaged_thread_is_refused_and_the_others_go_on(kept: Kept) -> None:
     assert len(kept.rows.image(bad.thread).checkpoints) == 2
 
 
+def test_an_unsafe_thread_is_refused_by_name(kept: Kept) -> None:
+    run, hand = kept.hand().thread, kept.hand()
+    hand.put("c9", values={"x": 1}, metadata={"run_id": run}).put("c3", "c9", {"x": 2})
+    before = kept.rows.image(hand.thread)
+    report = delete_for_runs(kept.saver, [run])
+    assert "parent-above-child" in report.refused[0].applied.refused
+    assert (report.matched, report.deleted) == (1, 0)
+    assert "threads refused: 1" in str(report)
+    assert kept.rows.image(hand.thread) == before
+
+
+def test_finding_the_threads_is_one_statement(kept: Kept) -> None:
+    if kept.name != "sqlite":
+        pytest.skip("statements are traced on SQLite")
+    run = kept.hand().thread
+    for _ in range(20):
+        kept.hand().put("c1", metadata={"run_id": run}).put("c2", "c1")
+    seen: list[str] = []
+    kept.saver.conn.set_trace_callback(seen.append)
+    found = kept.rows.threads_of_runs([run])
+    kept.saver.conn.set_trace_callback(None)
+    assert len(found) == 20
+    assert len(seen) == 1
+
+
 def test_a_persistent_subgraph_keeps_what_a_replay_loads(kept: Kept) -> None:
     thread = kept.hand().thread
     run = {"run_id": f"{thread}-2"}
@@ -318,3 +346,50 @@ def test_random_threads_keep_what_other_runs_need(
     again = delete_for_runs(kept.saver, [f"{hand.thread}-{run}" for run in gone])
     assert again.deleted == 0
     assert kept.rows.image(hand.thread).rows == image.rows
+
+
+def test_a_thread_in_use_is_tried_again_and_then_left(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = kept.hand().thread
+    hand = kept.hand().put("c1", metadata={"run_id": run})
+    waits: list[float] = []
+    monkeypatch.setattr("savermark.retention.runs.time.sleep", waits.append)
+
+    @contextmanager
+    def busy(thread_id: str) -> Iterator[Any]:
+        raise ThreadBusy("someone else is at it")
+        yield
+
+    rows = kept.rows
+    with monkeypatch.context() as patched:
+        patched.setattr(type(rows), "transaction", lambda self, thread: busy(thread))
+        report = delete_for_runs(kept.saver, [run])
+    assert waits == sorted(waits)
+    assert len(waits) == 3
+    assert report.refused[0].applied.refused == "someone else is at it"
+    assert (report.matched, report.deleted) == (1, 0)
+    assert rows.image(hand.thread).rows > 0
+    assert delete_for_runs(kept.saver, [run]).deleted == 1
+
+
+def test_two_jobs_at_once_and_a_run_that_goes_on(kept: Kept) -> None:
+    thread = kept.hand().thread
+    graph = _turns(kept, thread, [f"{thread}-{turn}" for turn in range(7)])
+
+    def delete() -> Any:
+        with kept.store.saver() as saver:
+            return delete_for_runs(saver, [f"{thread}-0", f"{thread}-1", f"{thread}-2"])
+
+    def talk() -> None:
+        with kept.store.saver() as saver:
+            tiny_graph.build(saver).invoke({"said": ["meanwhile"]}, at(thread))
+
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(delete), pool.submit(delete), pool.submit(talk)]
+        reports = [job.result() for job in jobs[:2]]
+        jobs[2].result()
+    assert sum(part.deleted for part in reports) <= 12
+    said = graph.get_state(at(thread)).values["said"]
+    assert (len(said), said[-2]) == (16, "meanwhile")
+    assert all(not part.refused for part in reports)

@@ -111,6 +111,7 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
         for api in APIS:
             told[api] = _told(list(part[part["api"] == api]["status"]))
         found.append(told)
+    found.sort(key=lambda row: GROUPS.index(row["group"]))
     return pd.DataFrame(found)
 
 

@@ -14,6 +14,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
+from savermark.conformance.model import fail
+
 if TYPE_CHECKING:
     from savermark.conformance.apis import Api
 
@@ -120,6 +122,8 @@ async def play(api: Api, shape: Shape) -> dict[str, Any]:
         await api.on(graph, "invoke", {"said": [f"h{turn}"]}, thread)
     history = await api.items(graph, "get_state_history", thread)
     settled = [row.config for row in history if not row.next]
+    if len(settled) != TURNS:
+        fail(f"the history has {len(settled)} settled checkpoints after {TURNS} turns")
     head, older, oldest = settled[0], settled[1], settled[2]
     seen = {"at the head": await read(thread), "at an older checkpoint": await read(older)}
     await api.on(graph, "invoke", {"said": ["fork"]}, older)

@@ -8,6 +8,8 @@ from uuid import uuid4
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from savermark.conformance.model import fail
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -79,7 +81,14 @@ class Thread:
         await self.api.call("put_writes", self.at(name), list(items), task, path)
 
     async def tuple(self, name: str | None = None) -> Any:
-        """The saver's tuple of a checkpoint, or of the newest."""
+        """The saver's tuple of a checkpoint, or of the newest, which must be there."""
+        found = await self.found(name)
+        if found is None:
+            fail(f"checkpoint {name or 'latest'} was stored and is not found")
+        return found
+
+    async def found(self, name: str | None = None) -> Any:
+        """The saver's tuple, or None."""
         return await self.api.call("get_tuple", self.at(name))
 
     async def history(self, name: str | None, *channels: str) -> dict[str, Any]:

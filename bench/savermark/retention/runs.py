@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from savermark.history.arows import arow_access
 from savermark.history.rows import ThreadBusy, row_access
-from savermark.retention.apply import execute
+from savermark.retention.apply import PAUSE, RETRIES, execute
 from savermark.retention.records import Applied
 from savermark.retention.runs_plan import Addressable, RunsPlan, check_runs, plan_runs
 from savermark.storage import TABLES, Table
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from savermark.retention.records import CacheLifecycle
 
 
-_TRIES = 3  # of one thread that another job keeps changing
 _WHY_NONE = (
     "0 matched: no stored checkpoint names such a run. A run id is stored only when it is given "
     "in the config's metadata or configurable; a top-level run_id is not"
@@ -91,12 +90,12 @@ class RunsReport:
             return _WHY_NONE
         verb = "would be deleted" if self.dry_run else "deleted"
         line = (
-            f"{self.matched} matched in {len(self.threads)} threads, "
+            f"{self.matched} matched (threads: {len(self.threads)}), "
             f"{self.needed} kept for checkpoints of other runs, {self.deleted} {verb}"
         )
         if self.cut:
             line += f", {self.cut} older checkpoints of other runs cut off from their history"
-        return f"{line}, {len(self.refused)} threads refused" if self.refused else line
+        return f"{line}; threads refused: {len(self.refused)}" if self.refused else line
 
 
 def plans_of_runs(
@@ -146,11 +145,13 @@ def _patiently(
     addressable: Addressable,
     lifecycle: CacheLifecycle | None,
 ) -> RunsApplied:
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(RETRIES + 1):
+        if attempt:
+            time.sleep(PAUSE * 2 ** (attempt - 1))
         try:
             return _one_thread(rows, thread_id, names, protect, addressable, lifecycle)
         except ThreadBusy as error:
-            if attempt == _TRIES:
+            if attempt == RETRIES:
                 plan = plan_runs(
                     rows.image(thread_id), names, protect=protect, addressable=addressable
                 )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from savermark.errors import UsageError
 from savermark.history.image import run_of
 from savermark.history.lineage import KeepSet, LineageError, keep_all, keep_ids
+from savermark.retention.damage import damages
 from savermark.retention.exhaustive import Protect, protected_ids
 from savermark.retention.plan import freed_by
 from savermark.retention.records import ThreadPlan
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 Addressable = Literal["every", "heads"]
 
+# Damage of a thread that leaves open what its checkpoints are rebuilt from. A broken chain refuses
+# where the rebuild of a checkpoint that stays crosses the gap; the rest is not touched by deletion.
+_UNSAFE = frozenset({"unreadable", "cycle", "parent-above-child", "equal-versions"})
 _STOPS = ("__interrupt__", "__error__")  # what a task leaves behind that did not finish
 _RESUME = "__resume__"
 
@@ -58,6 +62,9 @@ def plan_runs(
     matched = {row.key for row in image.checkpoints if run_of(row.metadata) in names}
     if not matched:
         return RunsPlan(ThreadPlan(image.thread_id))
+    unsafe = next((str(each) for each in damages(image) if each.kind in _UNSAFE), "")
+    if unsafe:
+        return RunsPlan(ThreadPlan(image.thread_id, refused=unsafe), len(matched))
     try:
         kept = _kept(image, matched, protected_ids(protect), addressable)
         gone = frozenset(key for key in matched if key[1] not in kept.get(key[0], ()))

@@ -105,7 +105,7 @@ def parallel(mode: Mode, ran: list[str]) -> Any:
         ran.append("close")
         return {"messages": [_reply(state, ", ".join(state["facts"]))]}
 
-    fields = {"messages": _messages(mode, 5), "facts": _items(mode, 7)}
+    fields = {"messages": _messages(mode, 3), "facts": _items(mode, 2)}
     graph: Any = StateGraph(_schema("Parallel", **fields))
     for node in (work, ask, close):
         graph.add_node(node.__name__, node)

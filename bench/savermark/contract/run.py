@@ -14,7 +14,7 @@ from savermark.backends.shared import one_line
 from savermark.contract.graphs import MODES, Mode
 from savermark.contract.play import aplay, play
 from savermark.contract.scenarios import SCENARIOS, Outcomes, Scenario
-from savermark.errors import UsageError, unknown
+from savermark.errors import ContractError, Unsupported, UsageError, unknown
 from savermark.retention.digest import Verdict
 from savermark.retention.findings import CHECKS
 from savermark.retention.records import ThreadPlan
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # The prune under test: saver, thread ids, protected checkpoint ids. What it returns is optional.
 Prune = Callable[[Any, list[str], frozenset[str]], Told | Awaitable[Told]]
+
+REFUSALS = (NotImplementedError, ContractError, Unsupported)
 
 RULES = {
     "prune": "the prune ran",
@@ -97,6 +99,11 @@ class Stage:
         told_plans(told)
         return told
 
+    def refused(self, error: Exception) -> Told:
+        """A prune may refuse a thread by raising; what it leaves must then be as it was."""
+        self.ran.clear()
+        return ThreadPlan(self.thread, refused=one_line(error))
+
     def raised(self, check: str, error: Exception) -> list[Row]:
         """What the prune or a run raised; a misuse of the contract itself comes out."""
         if isinstance(error, UsageError):
@@ -107,9 +114,9 @@ class Stage:
         """What the prune did, the checks of its thread, and whether the twin is as it was."""
         plan = told_plans(told).get(self.thread)
         was, now = (len(each.threads[self.thread].keys) for each in (before, after))
-        done = f"{now} of {was} checkpoints are left"
+        did = self.row("prune", "ok", f"{now} of {was} checkpoints are left")
         if isinstance(plan, ThreadPlan) and plan.refused:
-            done = f"refused: {plan.refused}"
+            did = self.row("prune", "unsupported", f"refused: {plan.refused}")
         twin = ThreadPlan(self.twin, refused="nobody asked for it")
         plans: Told = {self.twin: twin, **({} if plan is None else {self.thread: plan})}
         checks = verify_retention(before, after, plans=plans).checks
@@ -117,7 +124,7 @@ class Stage:
         bad = [each for each in checks if each.thread_id == self.twin and not each.ok]
         wrong = [f"{CHECKS[each.check]}: {each.detail}" for each in bad]
         others = self.row("others", "failed" if wrong else "ok", "; ".join(wrong))
-        return [self.row("prune", "ok", done), *found, others]
+        return [did, *found, others]
 
     def compared(self, here: Outcomes, twin: Outcomes, ran: list[str], should: list[str]) -> Row:
         """Whether the thread went on as its twin did, tasks that ran included."""
@@ -166,8 +173,9 @@ def run_contract(
     """Play the scenarios on a sync saver, and yield what each found.
 
     `prune(saver, threads, protect)` deletes what it likes but what it must keep. It may return
-    plans, what `apply` returned, or for each thread the ids that stay addressable. What it raises
-    fails the scenario. The threads of a scenario are deleted after it, where the saver can.
+    plans, what `apply` returned, or for each thread the ids that stay addressable. It may refuse a
+    thread in a plan or by raising one of `REFUSALS`, and must then leave it as it was; what else
+    it raises fails the scenario. A scenario's threads are deleted after it, where the saver can.
     """
     for stage in stages(saver, scenarios, modes):
         yield from _run(stage, prune)
@@ -199,7 +207,9 @@ def _run(stage: Stage, prune: Prune) -> list[Row]:
     before = snapshot_promises(saver, stage.threads, protect=protect, graph=graph)
     try:
         done = stage.taken(prune(saver, [stage.thread], told.protected))
-    except Exception as error:
+    except REFUSALS as error:
+        done = stage.refused(error)
+    except Exception as error:  # the prune is the application's code
         return stage.raised("prune", error)
     after = snapshot_promises(saver, stage.threads, protect=protect, graph=graph)
     rows = stage.rows(before, after, done)
@@ -220,7 +230,9 @@ async def _arun(stage: Stage, prune: Prune) -> list[Row]:
     try:
         made = prune(saver, [stage.thread], told.protected)
         done = stage.taken(await made if inspect.isawaitable(made) else made)
-    except Exception as error:
+    except REFUSALS as error:
+        done = stage.refused(error)
+    except Exception as error:  # as in `_run`
         return stage.raised("prune", error)
     after = await asnapshot_promises(saver, stage.threads, protect=protect, graph=graph)
     rows = stage.rows(before, after, done)

@@ -91,6 +91,12 @@ def _branches(thread: str, told: Told) -> Play[Outcomes]:
     return found
 
 
+def _turn_and_branches(thread: str, told: Told) -> Play[Outcomes]:
+    turn = yield from _turn(thread, told)
+    branches = yield from _branches(thread, told)
+    return turn + branches
+
+
 def _targets(thread: str) -> Play[Told]:
     """A settled checkpoint and one in the middle of a turn, both held by a client."""
     ids = yield from _talk(thread, "one", "two", "three")
@@ -175,8 +181,9 @@ def _retries(thread: str, _: Told) -> Play[Outcomes]:
 
 
 def _supports(thread: str) -> Play[Told]:
-    ids = yield from _talk(thread, "one", "two", "three", "four", "five", "six", "seven")
-    return Told({"older turn": ids[4]}, ("older turn",))
+    """The protected turn needs ancestors of which one channel cannot be rebuilt any more."""
+    ids = yield from _talk(thread, *(f"message {number}" for number in range(10)))
+    return Told({"older turn": ids[8]}, ("older turn",))
 
 
 def _subgraphs(thread: str) -> Play[Told]:
@@ -214,10 +221,10 @@ _ALL = (
     Scenario("D", "pending writes", parallel, _waiting, _answers),
     Scenario("E1", "a trailing duration-only leaf", chat, _leaf, _turn),
     Scenario("E2", "a childless sibling branch", chat, _sibling, _turn),
-    Scenario("F", "duration-only links", chat, _links, _branches),
+    Scenario("F", "duration-only links", chat, _links, _turn_and_branches),
     Scenario("G1", "a copy of a parked checkpoint", parallel, _parked, _unparks),
     Scenario("G2", "a run that failed", chat, _failed, _retries),
-    Scenario("H", "channels with different snapshots", channels, _supports, _branches),
+    Scenario("H", "channels with different snapshots", channels, _supports, _turn_and_branches),
     Scenario("I1", "a subgraph that remembers", family, _subgraphs, _remembers),
     Scenario("I2", "a subgraph that waits for an answer", family, _called, _returns),
 )

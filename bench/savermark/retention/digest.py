@@ -23,6 +23,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
+import ormsgpack
 from langgraph._internal._typing import MISSING
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -36,8 +37,18 @@ if TYPE_CHECKING:
 
 Verdict = Literal["ok", "failed", "unproven", "unsupported"]
 
+RANK: Mapping[Verdict, int] = {"failed": 0, "unproven": 1, "unsupported": 2, "ok": 3}  # worst first
+
 _SIZE = 16  # bytes of a digest: collisions are no concern, memory per checkpoint is
 _OVERWRITE = "__overwrite__"  # the key by which the runtime knows an Overwrite that became a dict
+_PLAIN = (
+    ormsgpack.OPT_SORT_KEYS
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
 _BY_TEXT = (datetime, date, time, timedelta, Decimal, UUID)
 
 
@@ -58,44 +69,60 @@ def value_digest(value: Any, serde: SerializerProtocol | None = None) -> bytes:
 
     What is neither plain data nor an object with fields is digested as `serde` serializes it.
     """
-    kind, parts = _parts(value, serde)
+
+    def sealed(item: Any) -> ormsgpack.Ext:
+        kind, plain = _taken_apart(item, serde)
+        return ormsgpack.Ext(1, ormsgpack.packb([kind, plain], default=sealed, option=_PLAIN))
+
+    try:
+        packed = ormsgpack.packb(value, default=sealed, option=_PLAIN)
+    except (TypeError, ValueError):  # a key that is no text, a lone surrogate, an int of 70 bits
+        return _slow_digest(value, serde)
+    return blake2b(packed, digest_size=_SIZE).digest()
+
+
+def _taken_apart(value: Any, serde: SerializerProtocol | None) -> tuple[str, Any]:
+    """What is not plain data as a name of its kind and plain data."""
+    kind = type(value).__qualname__
+    if isinstance(value, tuple):
+        return kind, list(value)
+    if isinstance(value, (set, frozenset)):
+        return "set", sorted(value_digest(item, serde) for item in value)
+    if isinstance(value, Enum):
+        return kind, value.value
+    if isinstance(value, _BY_TEXT):
+        return kind, repr(value)
+    if isinstance(value, Mapping):
+        return kind, dict(value)
+    if hasattr(type(value), "model_fields"):  # pydantic, and so every message
+        return kind, {**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})}
+    if is_dataclass(value):
+        return kind, {each.name: getattr(value, each.name) for each in fields(value)}
+    return kind, list((serde or JsonPlusSerializer(pickle_fallback=True)).dumps_typed(value))
+
+
+def _slow_digest(value: Any, serde: SerializerProtocol | None) -> bytes:
+    """The digest of what msgpack cannot hold in one canonical form."""
+    parts: list[bytes]
+    if value is None or (
+        isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)
+    ):
+        kind, parts = type(value).__name__, [repr(value).encode()]
+    elif isinstance(value, (bytes, bytearray)):
+        kind, parts = "bytes", [bytes(value)]
+    elif isinstance(value, Mapping):
+        pairs = ((_slow_digest(k, serde), _slow_digest(v, serde)) for k, v in value.items())
+        kind, parts = "mapping", sorted(key + item for key, item in pairs)
+    elif isinstance(value, list):
+        kind, parts = "list", [_slow_digest(item, serde) for item in value]
+    else:
+        kind, plain = _taken_apart(value, serde)
+        parts = [_slow_digest(plain, serde)]
     found = blake2b(kind.encode(), digest_size=_SIZE)
     for part in parts:
         found.update(struct.pack(">Q", len(part)))
         found.update(part)
     return found.digest()
-
-
-def _parts(value: Any, serde: SerializerProtocol | None) -> tuple[str, Iterable[bytes]]:
-    if isinstance(value, Enum):
-        return type(value).__qualname__, [value_digest(value.value, serde)]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return type(value).__name__, [repr(value).encode("utf-8", "surrogatepass")]
-    if isinstance(value, (bytes, bytearray)):
-        return "bytes", [bytes(value)]
-    if isinstance(value, Mapping):
-        return "mapping", _pairs(value.items(), serde)
-    if isinstance(value, (list, tuple)):
-        return type(value).__name__, (value_digest(item, serde) for item in value)
-    if isinstance(value, (set, frozenset)):
-        return "set", sorted(value_digest(item, serde) for item in value)
-    if isinstance(value, _BY_TEXT):
-        return type(value).__qualname__, [repr(value).encode()]
-    return type(value).__qualname__, _fields(value, serde)
-
-
-def _pairs(items: Iterable[tuple[Any, Any]], serde: SerializerProtocol | None) -> list[bytes]:
-    return sorted(value_digest(key, serde) + value_digest(item, serde) for key, item in items)
-
-
-def _fields(value: Any, serde: SerializerProtocol | None) -> list[bytes]:
-    if hasattr(type(value), "model_fields"):  # pydantic, and so every message
-        extra = getattr(value, "__pydantic_extra__", None) or {}
-        return _pairs({**value.__dict__, **extra}.items(), serde)
-    if is_dataclass(value):
-        return _pairs(((f.name, getattr(value, f.name)) for f in fields(value)), serde)
-    tag, data = (serde or JsonPlusSerializer(pickle_fallback=True)).dumps_typed(value)
-    return [tag.encode(), data]
 
 
 def contributions(seed: Any, writes: Iterable[Any]) -> list[Any]:
@@ -132,8 +159,9 @@ def stored_evidence(value: Any, serde: SerializerProtocol | None = None) -> Evid
     """The evidence of a value that the checkpoint itself stores."""
     plain = value.value if isinstance(value, _DeltaSnapshot) else value
     digest = value_digest(plain, serde)
-    flat = contributions(plain, ())
-    return Evidence(True, digest, value_digest(flat, serde), len(flat), digest)
+    flat = plain if isinstance(plain, list) else contributions(plain, ())
+    flat_digest = digest if flat is plain else value_digest(flat, serde)
+    return Evidence(True, digest, flat_digest, len(flat), digest)
 
 
 def rebuilt_evidence(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from savermark.retention.digest import Verdict
+from savermark.retention.digest import RANK, Verdict
 
 CHECKS = {
     "latest": "latest resume",
@@ -16,7 +15,6 @@ CHECKS = {
     "pending": "pending writes and interrupts",
 }
 _SHOWN = 3  # problems a detail names
-RANK: Mapping[Verdict, int] = {"failed": 0, "unproven": 1, "unsupported": 2, "ok": 3}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,11 @@ from savermark.history.lineage import TASKS, TRIGGER
 from savermark.retention.asking import Ask, Failure, Reader, id_of
 from savermark.retention.branching import Place
 from savermark.retention.digest import (
+    RANK,
     Evidence,
+    Verdict,
     contributions,
+    judged,
     rebuilt_evidence,
     replayed,
     stored_evidence,
@@ -54,6 +57,20 @@ class Reading:
     upcoming: tuple[str, ...] | None = None
     interrupts: tuple[bytes, ...] = ()
     error: str = ""
+
+    def lost_in(self, other: Reading) -> tuple[Verdict, str] | None:
+        """The worst that happened to a value between this reading and another; None: nothing."""
+        worst: tuple[Verdict, str] | None = None
+        for channel, evidence in self.values.items():
+            verdict, why = judged(evidence, other.values.get(channel))
+            if verdict != "ok" and (worst is None or RANK[verdict] < RANK[worst[0]]):
+                worst = verdict, f"channel {channel!r} {why}"
+        return worst
+
+    def shows(self, other: Reading) -> bool:
+        """Whether a graph shows the same state, as far as two readings of it can be compared."""
+        values = [*self.values.values(), *other.values.values()]
+        return self.state == other.state or not all(each.stable for each in values)
 
 
 @dataclass(frozen=True, slots=True)

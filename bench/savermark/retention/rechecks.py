@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from savermark.history.lineage import LineageError, keep_ids
 from savermark.retention.branching import BranchError, LineageIntegrity
-from savermark.retention.digest import Verdict, judged
-from savermark.retention.findings import RANK, Check, Findings
+from savermark.retention.findings import Check, Findings
 from savermark.retention.leftovers import GRACE, is_call, leftovers
 from savermark.retention.promises import ThreadReading
 from savermark.retention.scope import Scope
@@ -70,7 +69,7 @@ def _moved_on(old: Reading, new: Reading, scope: Scope, found: Findings) -> None
         found.add("failed", f"the newest state, {new.checkpoint_id}, cannot be read: {new.error}")
     elif ("", new.checkpoint_id) in scope.targets and scope.told:
         found.notes.append(f"a run moved on to {new.checkpoint_id} meanwhile")
-    elif problem := _other_values(old, new):
+    elif problem := old.lost_in(new):
         found.add("unproven", f"{new.checkpoint_id} came meanwhile: {problem[1]}")
     else:
         found.notes.append(f"at {new.checkpoint_id}, with the same values")
@@ -82,21 +81,12 @@ def _same_state(old: Reading, new: Reading, what: str, found: Findings) -> None:
         found.notes.append(f"{what} could not be read before: {old.error}")
     elif new.error:
         found.add("failed", f"{what} cannot be read: {new.error}")
-    elif problem := _other_values(old, new):
+    elif problem := old.lost_in(new):
         found.add(problem[0], f"{what}: {problem[1]}")
     elif old.frontier != new.frontier or old.upcoming != new.upcoming:
         found.add("failed", f"{what} would run other tasks")
-    elif old.state != new.state:
+    elif not old.shows(new):
         found.add("failed", f"{what} reads back different through the graph")
-
-
-def _other_values(old: Reading, new: Reading) -> tuple[Verdict, str] | None:
-    worst: tuple[Verdict, str] | None = None
-    for channel, evidence in old.values.items():
-        verdict, why = judged(evidence, new.values.get(channel))
-        if verdict != "ok" and (worst is None or RANK[verdict] < RANK[worst[0]]):
-            worst = verdict, f"channel {channel!r} {why}"
-    return worst
 
 
 def _resume(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
@@ -152,7 +142,7 @@ def _same_replay(
             found.add("failed", what)
             continue
         was, now = before.readings.get((space, old)), after.readings.get((space, old))
-        if was is not None and now is not None and (problem := _other_values(was, now)):
+        if was is not None and now is not None and (problem := was.lost_in(now)):
             found.add(problem[0], f"{what}: {problem[1]}")
 
 
@@ -173,7 +163,7 @@ def _branch(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
         new = after.points.get(message)
         if isinstance(old, BranchError):
             continue
-        if ("", old) in scope.targets | scope.protected:
+        if ("", old) in scope.readable:
             kept += 1
             if new != old:
                 why = new if new is not None else "the head has no such message"
@@ -208,7 +198,7 @@ def _orphans(
 
 def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
     found = Findings()
-    promised = sorted((scope.targets | scope.protected) & before.readings.keys())
+    promised = sorted(scope.readable & before.readings.keys())
     count = 0
     for key in promised:
         old, new = before.readings[key], after.readings.get(key)
@@ -218,9 +208,9 @@ def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
         where = f"checkpoint {key[1]}" + f" of {key[0]!r}" * bool(key[0])
         if new.error:
             found.add("failed", f"{where} cannot be read: {new.error}")
-        elif problem := _other_values(old, new):
+        elif problem := old.lost_in(new):
             found.add(problem[0], f"{where}: {problem[1]}")
-        elif old.state != new.state:
+        elif not old.shows(new):
             found.add("failed", f"{where} reads back different through the graph")
     channels = {name for key in promised for name in before.readings[key].values}
     note = f"{count} checkpoints, {len(channels)} channels"
@@ -232,7 +222,7 @@ def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
 def _pending(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findings:
     found = Findings()
     rows = questions = 0
-    for key in sorted((scope.targets | scope.protected) & before.readings.keys()):
+    for key in sorted(scope.readable & before.readings.keys()):
         old, new = before.readings[key], after.readings.get(key)
         if new is None or old.error or new.error:
             continue  # what (b) and (e) report

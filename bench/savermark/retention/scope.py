@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from savermark.history.lineage import LineageError, keep_all
+from savermark.history.lineage import LineageError, keep_ids
 from savermark.retention.leftovers import is_call
 from savermark.retention.promises import ThreadReading
 from savermark.retention.records import ThreadPlan
@@ -17,15 +17,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """What the policy promised of one thread. `told` is False where nobody said what was kept."""
+    """What the policy promised of one thread. `told` is False where nobody said what was kept.
+
+    `targets` are promised in full. `stayed` are others that are left, where nobody said what for:
+    they must read as before.
+    """
 
     told: bool
     targets: frozenset[CheckpointKey]
     protected: frozenset[CheckpointKey]
     support: frozenset[CheckpointKey] = frozenset()
+    stayed: frozenset[CheckpointKey] = frozenset()
     whole: bool = False
     refused: bool = False
     moved: Mapping[CheckpointKey, CheckpointKey] = field(default_factory=dict)
+
+    @property
+    def readable(self) -> frozenset[CheckpointKey]:
+        """Every checkpoint that must read back as before."""
+        return self.targets | self.protected | self.stayed
 
 
 def scope_of(
@@ -36,8 +46,9 @@ def scope_of(
 ) -> Scope:
     """What must hold, by the plan where there is one.
 
-    A thread that a plan refused must be as before. Without a plan the heads of the persistent
-    namespaces and the protected ids are promised, and whatever else stayed, unless those need it.
+    A thread that a plan refused must be as before. Without a plan the heads of the lasting
+    namespaces and the protected ids are promised. Whatever else stayed must read as before, but
+    for what a checkpoint that does so needs: that is support.
     """
     protected = frozenset(key for key in before.keys if key[1] in protect)
     if isinstance(plan, ThreadPlan) and plan.refused:
@@ -51,23 +62,27 @@ def scope_of(
             for each in plan.grafts
             if each.handling == "move"
         }
-        return Scope(True, kept, protected, helping, plan.whole, moved=moves)
+        return Scope(True, kept, protected, helping, whole=plan.whole, moved=moves)
     if plan is not None:
         named = frozenset(key for key in before.keys if key[1] in plan)
         return Scope(True, named, protected, (before.keys & after.keys) - named)
     newest = {**before.heads, **after.heads}
     heads = frozenset((space, one) for space, one in newest.items() if not is_call(space))
     promised = heads | protected
-    support = _needed(after, promised) - promised
-    return Scope(False, promised | ((before.keys & after.keys) - support), protected, support)
+    left = before.readings.keys() & after.readings.keys()
+    right = frozenset(
+        key for key in left if before.readings[key].lost_in(after.readings[key]) is None
+    )
+    wrong = frozenset(left - right - promised)
+    support = wrong & _needed(after, right | promised) if wrong else wrong
+    return Scope(False, promised, protected, support, frozenset(left) - support - promised)
 
 
-def _needed(after: ThreadReading, promised: Iterable[CheckpointKey]) -> frozenset[CheckpointKey]:
+def _needed(after: ThreadReading, keys: Iterable[CheckpointKey]) -> frozenset[CheckpointKey]:
     found = set[tuple[str, str]]()
-    for space in after.image.spaces:
-        ids = [one for where, one in promised if where == space]
+    for key in keys:
         try:
-            found |= {(space, one) for one in keep_all(after.image, space, ids)}
+            found |= {(key[0], one) for one in keep_ids(after.image, *key) if one != key[1]}
         except LineageError:
-            continue  # a broken chain supports nothing: all that stayed there must read the same
+            continue  # a broken chain supports nothing
     return frozenset(found)

@@ -46,6 +46,8 @@ def told_plans(told: Told) -> dict[str, ThreadPlan | frozenset[str]]:
         return {}
     if isinstance(told, (ThreadPlan, Applied)):
         told = [told]
+    if not isinstance(told, Iterable):
+        raise _unknown(told)
     pairs = told.items() if isinstance(told, Mapping) else ((None, each) for each in told)
     found: dict[str, ThreadPlan | frozenset[str]] = {}
     for thread, each in pairs:
@@ -57,8 +59,11 @@ def told_plans(told: Told) -> dict[str, ThreadPlan | frozenset[str]]:
         elif thread is not None and isinstance(each, Collection) and not isinstance(each, str):
             found[str(thread)] = frozenset(each)
         else:
-            raise UsageError(
-                "a prune must return None, plans, or the kept ids by thread id, "
-                f"not {type(each).__name__}"
-            )
+            raise _unknown(each)
     return found
+
+
+def _unknown(told: object) -> UsageError:
+    return UsageError(
+        f"a prune must return None, plans, or the kept ids by thread id, not {type(told).__name__}"
+    )

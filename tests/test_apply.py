@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from savermark.history.image import ThreadImage
     from savermark.history.rows import RowAccess, ThreadTxn
-    from savermark.retention.records import Applied
+    from savermark.retention.records import Applied, Graft, ThreadPlan
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NUMBERS = itertools.count()
@@ -92,7 +92,7 @@ STEPS = st.builds(
     back=st.sampled_from([1, 1, 1, 1, 2, 3]),
     snapshots=st.sampled_from(["", "", "", "a", "b", "ab"]),
     writes=st.sampled_from(["", "a", "b", "ab", "ak", "k"]),
-    source=st.sampled_from(["input", "loop", "loop", "update"]),
+    source=st.sampled_from(["input", "loop", "loop", "update", "stamp", "stamp"]),
     pause=st.integers(1, 90),
 )
 CASES = st.builds(
@@ -127,6 +127,13 @@ def build(kept: Kept, case: Case) -> tuple[Hand, list[str]]:
         parent = names[-min(step.back, len(names))] if names else None
         minutes -= step.pause
         name = uid(minutes)
+        if step.source == "stamp" and names:
+            copied(kept, hand, name, names[-1], number)
+            if "a" in step.writes:  # as a run of durability exit leaves them
+                hand.write(name, ("a", [f"w{number}"]), task=f"t-{number}", path="~p")
+            births.add(names[-1])
+            names.append(name)
+            continue
         fresh = "ab" if parent in births else step.snapshots
         values: dict[str, Any] = {c: snapshot(f"{c}{number}") for c in fresh}
         moved = [c for c in "ab" if c not in fresh and number]
@@ -160,14 +167,32 @@ def build(kept: Kept, case: Case) -> tuple[Hand, list[str]]:
     return hand, names
 
 
-def reading(kept: Kept, thread: str, space: str, name: str) -> Any:
-    """All that is promised of an addressable checkpoint."""
+def copied(kept: Kept, hand: Hand, name: str, parent: str, number: int) -> None:
+    """A duration-only copy, as an application appends it (`persist_run_durations`)."""
+    held = kept.saver.get_tuple(at(hand.thread, parent))
+    assert held is not None
+    stamps = {"run_durations": {f"r{number}": 1}, "writes": {"runtime_run_duration": {}}}
+    checkpoint: Any = {**held.checkpoint, "id": name}
+    metadata: Any = {**held.metadata, "source": "update", "step": number, **stamps}
+    kept.saver.put(held.config, checkpoint, metadata, {})
+    hand.versions[name] = dict(hand.versions[parent])
+
+
+def moves(plan: ThreadPlan) -> list[Graft]:
+    return [graft for graft in plan.grafts if graft.handling == "move"]
+
+
+def reading(kept: Kept, thread: str, space: str, name: str, given: bool = False) -> Any:
+    """All that is promised of an addressable checkpoint; one that was `given` the writes of a link
+    owns more than before.
+    """
     found = kept.saver.get_tuple(at(thread, name, space))
     assert found is not None
     values, versions = found.checkpoint["channel_values"], found.checkpoint["channel_versions"]
     rebuilt = [channel for channel in "ab" if channel in versions and channel not in values]
     walked = history(kept, thread, name, rebuilt, space)
-    return kept.saver.serde.dumps_typed(values), repr(walked), found.pending_writes, versions
+    owned = None if given else found.pending_writes
+    return kept.saver.serde.dumps_typed(values), repr(walked), owned, versions
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -180,16 +205,20 @@ def test_what_stays_addressable_reads_back(kept: Kept, case: Case) -> None:
     before = kept.rows.image(thread)
     plan = plan_thread(before, policy, protect=protect, now=NOW)
     asked = [(space, name) for space, each in plan.kept.items() for name in each.targets]
-    promised = {key: reading(kept, thread, *key) for key in asked}
+    given = {(graft.checkpoint_ns, graft.parent_id) for graft in moves(plan)}
+    promised = {key: reading(kept, thread, *key, key in given) for key in asked}
     applied = run(kept, thread, case.policy, protect=protect)
     after = kept.rows.image(thread)
     event("refused" if plan.refused else "empty" if plan.empty else "some go")
+    event(f"grafts: {sorted({graft.handling for graft in plan.grafts})}")
     if plan.refused:
         assert applied.refused == plan.refused and after == before
         return
     assert applied.plan == plan
-    assert {key: reading(kept, thread, *key) for key in asked} == promised
-    assert {key[1] for key in asked} >= set(protect) | {max(names)}
+    assert {key: reading(kept, thread, *key, key in given) for key in asked} == promised
+    assert {key[1] for key in asked} >= set(protect)
+    heads = {space: row.checkpoint_id for space, row in after.heads.items()}
+    assert all(heads[space] in each.targets for space, each in plan.kept.items())
     assert_only_that(before, after, applied)
     again = run(kept, thread, case.policy, protect=protect)
     assert again.plan.empty and not again.deleted and kept.rows.image(thread) == after
@@ -201,7 +230,10 @@ def assert_only_that(before: ThreadImage, after: ThreadImage, applied: Applied) 
     kept = {(space, name) for space, each in plan.kept.items() for name in each}
     assert {row.key for row in after.checkpoints} == kept
     assert {row.key for row in before.checkpoints} - kept == plan.checkpoints
-    assert {row.key for row in before.writes} - plan.writes == {row.key for row in after.writes}
+    to = {(graft.checkpoint_ns, graft.link_id): graft.parent_id for graft in moves(plan)}
+    left = {row.key for row in before.writes} - plan.writes
+    left = {(space, to.get((space, name), name), *rest) for space, name, *rest in left}  # type: ignore[misc]
+    assert left == {row.key for row in after.writes}
     assert {row.key for row in before.blobs} - plan.blobs == {row.key for row in after.blobs}
     stored = {row.key for row in after.checkpoints}
     assert all(
@@ -210,7 +242,7 @@ def assert_only_that(before: ThreadImage, after: ThreadImage, applied: Applied) 
     named = {(r.checkpoint_ns, *pair) for r in after.checkpoints for pair in r.versions.items()}
     assert {b.key for b in before.blobs} & named <= {b.key for b in after.blobs}
     old = {w.key: w for w in before.writes if w.key[:2] in kept}
-    assert {w.key: w for w in after.writes if w.key[:2] in kept} == old
+    assert old.items() <= {w.key: w for w in after.writes}.items()
     for table in ("checkpoints", "blobs", "writes"):
         assert applied.deleted.get(table, 0) == plan.freed[table].rows  # type: ignore[index]
         assert plan.freed[table].rows == len(getattr(before, table)) - len(getattr(after, table))  # type: ignore[index]

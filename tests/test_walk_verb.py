@@ -123,6 +123,13 @@ def test_report_has_plots_sentences_and_a_page(swept: Path, printed: Callable[..
     assert "times the floor" in text and "grows with the depth to the power" in text
     page = (swept / "report.html").read_text(encoding="utf-8")
     assert "Walks over depth" in page and "times the floor" in page
+    for held in (text, page):
+        assert "VM steps" in held and "time ~ depth^" in held
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(swept / "frames" / "walks.parquet"),
+        walk_table(load_runs(swept)),
+        check_dtype=False,
+    )
     code, shown, _ = printed("show", str(swept), "--format", "json")
     assert code == 0 and len(json.loads(shown)) == 4
     code, said, _ = printed("compare", str(swept), str(swept))

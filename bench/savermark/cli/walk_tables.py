@@ -7,47 +7,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from savermark.cli.output import Shown, emit_frame, emit_json, print_table
-from savermark.stats import TOO_FEW
-from savermark.units import format_bytes, format_count, format_ns
+from savermark.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from savermark.results import RunResult
-
-SHOWN: Shown = {
-    "variant": ("variant", str),
-    "backend": ("backend", str),
-    "what": ("read", str),
-    "p50_ns": ("p50", format_ns),
-    "within": ("95 % interval", str),
-    "times_floor": ("× floor", "{:.2f}".format),
-    "statements": ("statements", format_count),
-    "round_trips": ("round trips", format_count),
-    "rows": ("rows", format_count),
-    "bytes": ("bytes", format_bytes),
-    "blocks": ("blocks", format_count),
-    "vm_steps": ("VM steps", format_count),
-    "values": ("values", format_count),
-    "value_bytes": ("deserialized", format_bytes),
-}
-_COUNTED = ("statements", "rows", "blocks")  # whose growth is told beside the time's
 
 
 def print_walks(run: RunResult, fmt: str) -> None:
     """Every read of every case, then how each grows with the depth, where depths were swept."""
     from savermark.frame.walks import walk_table
+    from savermark.report.markdown import markdown_grid
+    from savermark.report.walk_grid import growth_grid, shown_of, told
 
     table = walk_table([run])
     if fmt in ("json", "csv"):
         emit_frame(table, fmt)
         return
     for workload, rows in table.groupby("workload", sort=False):
-        shown = rows.assign(what=_what(rows), within=_within(rows))
-        shown = shown.astype({"variant": str})
-        known = {name: look for name, look in SHOWN.items() if shown[name].notna().any()}
-        emit_frame(shown, fmt, show=known, title=f"{workload} ({run.run_id})")
-        _print_growth(rows, fmt)
+        shown = told(rows)
+        emit_frame(shown, fmt, show=shown_of(shown), title=f"{workload} ({run.run_id})")
+        grown = growth_grid(str(workload), rows)
+        if grown is None:
+            continue
+        click.echo()
+        if fmt == "md":
+            for line in markdown_grid(grown):
+                click.echo(line)
+        else:
+            title = "how it grows with the depth (exponent, 95 % interval)"
+            print_table(list(grown.headings), [list(row) for row in grown.rows], title)
 
 
 def print_recommendation(run: RunResult, budget_ns: float, fmt: str) -> None:
@@ -100,42 +88,3 @@ _CHOICES: Shown = {
     "within_budget": ("within budget", _mark),
     "recommended": ("recommended", _mark),
 }
-
-
-def _what(rows: pd.DataFrame) -> list[str]:
-    """`walk native`, `get_state onepass (cold)`."""
-    return [
-        f"{row.read} {row.walk}" + (f" ({row.temperature})" if row.temperature != "warm" else "")
-        for row in rows.itertuples()
-    ]
-
-
-def _within(rows: pd.DataFrame) -> list[str]:
-    import pandas as pd
-
-    return [
-        TOO_FEW if pd.isna(low) else f"{format_ns(low)} to {format_ns(high)}"
-        for low, high in zip(rows["p50_low_ns"], rows["p50_high_ns"], strict=True)
-    ]
-
-
-def _print_growth(rows: pd.DataFrame, fmt: str) -> None:
-    from savermark.frame.walks import growth_of
-
-    if rows["turns"].nunique() < 2:
-        return
-    laws = growth_of(rows)
-    counts = {name: growth_of(rows, name) for name in _COUNTED}
-    headings = ["backend", "read", "time ~ depth^", *(f"{name} ~ depth^" for name in _COUNTED)]
-    lines = []
-    for key, law in laws.items():
-        backend, read, walk = key
-        told = [counts[name].get(key) for name in _COUNTED]
-        exponents = ["–" if one is None else f"{one.exponent:.2f}" for one in told]
-        lines.append([backend, f"{read} {walk}", str(law), *exponents])
-    click.echo()
-    if fmt == "md":
-        for line in [headings, ["---"] * len(headings), *lines]:
-            click.echo("| " + " | ".join(line) + " |")
-    else:
-        print_table(headings, lines, "how it grows with the depth (exponent, 95 % interval)")

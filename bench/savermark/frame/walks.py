@@ -114,6 +114,8 @@ def _walk_choices(run: RunResult) -> list[Choice]:
     reads = reads[reads["turns"] == reads["turns"].max()]
     stored = build("storage", [run]).groupby([*_KEYS, "repetition"])["logical_bytes"].sum()
     held = stored.groupby(level=_KEYS).median().to_dict()
+    # Every frequency beyond the depth is the same: no snapshot.
+    reads = reads.drop_duplicates(["backend", "walk", "snapshot_frequency"])
     return [
         Choice(
             backend=row.backend,

@@ -199,10 +199,9 @@ def frequency_tradeoff(frames: Frames, workload: str) -> tuple[Figure, str]:
             axes.annotate(
                 told,
                 (row["stored"], row["p50_ns"]),
-                (0, 5),
+                (5, 3),  # beside the point: above it may be the panel's name
                 textcoords="offset points",
                 size=SMALL,
-                ha="center",
                 color=MUTED,
             )
         end_labels(axes, ends)

@@ -45,6 +45,9 @@ def write_report(run_dir: str | Path) -> Report:
     written = [
         path for kind in FRAMES for path in write_frame(folder / "frames", kind, frames[kind])
     ]
+    frames["walks"] = walk_table([run])
+    if not frames["walks"].empty:
+        written += write_frame(folder / "frames", "walks", frames["walks"])
     drop_others(folder / "frames", written, (".csv", ".parquet"))
     pictures = draw_pictures(drawable(run, frames), folder / "plots")
     plots = [path for picture in pictures for path in picture.paths]
@@ -59,8 +62,8 @@ def write_report(run_dir: str | Path) -> Report:
 def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """The frames without cases whose state check failed: their numbers are never drawn.
 
-    Adds `thread_turns` (turns of each thread, from the trials' notes), `families` (of each
-    workload) and `walks` (`savermark.frame.walks`).
+    Adds `thread_turns` (turns of each thread, from the trials' notes) and `families` (of each
+    workload).
     """
     keys = ["workload", "variant", "backend"]
     good = usable(frames["summary"])[keys].drop_duplicates()
@@ -69,8 +72,7 @@ def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.Da
         kind: frame if kind == "trials" else frame.merge(good, on=keys)
         for kind, frame in frames.items()
     }
-    added = {"thread_turns": thread_turns(run), "families": families(run)}
-    return {**kept, **added, "walks": walk_table([run])}
+    return {**kept, "thread_turns": thread_turns(run), "families": families(run)}
 
 
 def families(run: RunResult) -> pd.DataFrame:

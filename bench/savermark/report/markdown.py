@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from savermark.report import background
@@ -10,6 +11,7 @@ from savermark.report.picture import Picture
 from savermark.report.published import published_rows
 from savermark.report.story import Chapter
 from savermark.report.table import MISSING, lines, shown_columns
+from savermark.report.walk_grid import Grid, walk_grids
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +37,7 @@ def markdown(
         *(f"- **{chapter.workload}**: {' '.join(chapter.sentences)}" for chapter in chapters),
         "",
         *_table(frames["summary"]),
+        *_walks(frames),
         *_published(frames),
         *_troubles(run),
         *_findings(frames["findings"]),
@@ -69,6 +72,26 @@ def _table(summary: pd.DataFrame) -> Iterator[str]:
     if len(every) > MOST_LINES:
         yield f"\n{len(every) - MOST_LINES} more cases stand in report.html and frames/summary.csv."
     yield ""
+
+
+def markdown_grid(grid: Grid) -> Iterator[str]:
+    """A table of text as lines of Markdown, numbers to the right."""
+    yield _row(grid.headings)
+    yield _row([*["---"] * grid.words, *["---:"] * (len(grid.headings) - grid.words)])
+    for row in grid.rows:
+        yield _row([cell(text) for text in row])
+
+
+def _walks(frames: dict[str, pd.DataFrame]) -> Iterator[str]:
+    grids = list(walk_grids(frames["walks"])) if "walks" in frames else []
+    if grids:
+        yield "\n## Walks\n"
+    for grid in grids:
+        yield f"{grid.workload}, growth:\n" if grid.words == 2 else f"{grid.workload}:\n"
+        yield from markdown_grid(replace(grid, rows=grid.rows[:MOST_LINES]))
+        if len(grid.rows) > MOST_LINES:
+            yield f"\n{len(grid.rows) - MOST_LINES} more rows stand in report.html."
+        yield ""
 
 
 def _published(frames: dict[str, pd.DataFrame]) -> Iterator[str]:

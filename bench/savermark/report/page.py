@@ -16,6 +16,7 @@ from savermark.report.picture import Picture, dark_rules, dark_variant, inline_s
 from savermark.report.published import published_rows
 from savermark.report.story import NO_RESULT, Chapter
 from savermark.report.table import lines, shown_columns
+from savermark.report.walk_grid import walk_grids
 from savermark.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _content(
         "findings": background.group_findings(findings),
         "troubles": background.troubles(run),
         "published": published_rows(frames),
+        "walks": list(walk_grids(frames["walks"])),
         "facts": background.facts(environment),
         "groups": {
             key: list(value.items())

@@ -35,16 +35,19 @@ def tell_walks(run: RunResult, workload: str) -> WalkStory | None:
         return None
     worst = most(known, "times_floor")
     note = f"the floor's time: {worst['walk']} on {worst['backend']}, the slowest walk by ratio"
-    sentences = [*_backends(known), *_laws(table), *_histories(table)]
+    floors = table[table["walk"] == FLOOR]
+    sentences = [*_backends(known, floors), *_laws(table), *_histories(table)]
     return WalkStory(float(worst["times_floor"]), note, tuple(sentences))
 
 
-def _backends(known: pd.DataFrame) -> Iterator[str]:
-    """For each backend the fastest and the slowest walk at the deepest thread."""
+def _backends(known: pd.DataFrame, floors: pd.DataFrame) -> Iterator[str]:
+    """For each backend the fastest and the slowest walk of its longest case, by the floor."""
     for backend, rows in known.groupby("backend", sort=False):
-        deep = rows[rows["turns"] == rows["turns"].max()]
-        fast, slow = least(deep, "times_floor"), most(deep, "times_floor")
-        line = f"On {backend}, with {format_count(fast['turns'])} checkpoints, {_one(fast)}"
+        case = most(floors[floors["backend"] == backend], "p50_ns")["variant"]
+        mine = rows[rows["variant"] == case]
+        fast, slow = least(mine, "times_floor"), most(mine, "times_floor")
+        where = f" ({case})" if case else ""
+        line = f"On {backend}{where} {_one(fast)}"
         yield f"{line}." if fast["walk"] == slow["walk"] else f"{line}; {_one(slow)}."
 
 

@@ -313,7 +313,7 @@ def graph_of(saver: BaseCheckpointSaver[Any]) -> Any:
     graph.add_node("work", work)
     graph.add_edge(START, "work")
     graph.add_conditional_edges("work", lambda state: "work" if state["step"] % 5 else END)
-    return graph.compile(checkpointer=saver)  # type: ignore[arg-type]
+    return graph.compile(checkpointer=saver)
 
 
 def run(graph: Any, config: Any, durability: str) -> dict[str, Any]:

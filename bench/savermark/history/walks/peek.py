@@ -15,15 +15,18 @@ from savermark.history.wire import packed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from sqlite3 import Blob
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 _VALUES = b"\xaechannel_values"
 _VERSIONS = b"\xb0channel_versions"
 _WITHIN = 160  # bytes in which the first of them starts
-_LONG = 1_024  # bytes from which on jumping over values beats searching through them
 _REMEMBERED = 4  # shapes of values that hold no channel sought
 _SHAPE = 512  # bytes of the longest of them
+_HEAD = 512  # bytes of a blob read at a time
+_TOKEN = 300  # bytes that a channel's name or the header of a value may take
+_STEPS = 500  # values stepped over before the blob is read as a whole
 
 # Bytes that a msgpack token takes by its first one, header included; 0 for what tells its length.
 _TAKES = [1 if at < 0x80 or at >= 0xE0 or at in (0xC0, 0xC2, 0xC3) else 0 for at in range(256)]
@@ -45,12 +48,16 @@ def readable(serde: SerializerProtocol) -> bool:
 
 
 class Values:
-    """Tells whether serialized checkpoints may value any of some channels."""
+    """Tells whether serialized checkpoints may value any of some channels.
+
+    `data.startswith(without, at)` proves that one values none, without a call of ours: what begins
+    with the same bytes, up to the key behind the values, has the same values.
+    """
 
     def __init__(self, channels: Iterable[str]) -> None:
         self._sought = packed_names(channels)
-        self._at = 0
-        self._without: tuple[bytes, ...] = ()
+        self.at = 0
+        self.without: tuple[bytes, ...] = ()
 
     def drop(self, channel: str) -> None:
         """This channel is found."""
@@ -58,39 +65,44 @@ class Values:
 
     def may(self, data: bytes) -> bool:
         """False when none of the channels can have a value in it."""
-        at = self._at
-        if data.startswith(self._without, at):
+        at = self.at
+        if data.startswith(self.without, at):
             return False
         if not data.startswith(_VALUES, at):
-            at = self._at = data.find(_VALUES, 0, _WITHIN)
+            at = data.find(_VALUES, 0, _WITHIN)
+            self.at = max(at, 0)
             if at < 0:
-                self._at = 0
                 return True
-        if len(data) > _LONG:
-            found = self._among(data, at + len(_VALUES))
-            if found is not None:
-                return found
         end = data.rfind(_VERSIONS)
         if end < at or any(data.find(key, at, end) >= 0 for key in self._sought):
             return True
         end += len(_VERSIONS)
         if end - at <= _SHAPE:
-            # What begins with the same bytes up to the next key has the same values.
-            self._without = (data[at:end], *self._without[: _REMEMBERED - 1])
+            self.without = (data[at:end], *self.without[: _REMEMBERED - 1])
         return False
 
-    def _among(self, data: bytes, at: int) -> bool | None:
-        """Whether a key of the map at this place is sought; None where one cannot step over."""
-        count, at = _entries(data, at)
-        for _ in range(count):
-            end = after(data, at)
-            if end is None or data[at:end] in self._sought:
-                return None if end is None else True
-            beyond = after(data, end)
-            if beyond is None or beyond > len(data):
-                return None
-            at = beyond
-        return False if count >= 0 else None
+    def may_in(self, blob: Blob) -> bool:
+        """`may` for a blob that is not read as a whole: its values are stepped over."""
+        head: bytes = blob.read(_HEAD)
+        at = head.find(_VALUES, 0, _WITHIN)
+        if at < 0:
+            return True
+        start, at = 0, at + len(_VALUES)
+        count, at = _entries(head, at)
+        tokens = 2 * count
+        for _ in range(_STEPS):
+            if not tokens:
+                return count < 0
+            if at - start + _TOKEN > len(head) and start + len(head) < len(blob):
+                start = at
+                blob.seek(at)
+                head = blob.read(_HEAD)
+            end, inside = _step(head, at - start)
+            # Keys inside a value are looked at, too: that costs nothing and can only err to yes.
+            if head[at - start : end] in self._sought:
+                return True
+            tokens, at = tokens - 1 + inside, start + end
+        return True
 
 
 def version(data: bytes, key: bytes) -> Any:
@@ -103,12 +115,8 @@ def version(data: bytes, key: bytes) -> Any:
     if count < 0:
         raise ValueError("another layout")
     for _ in range(count):
-        end = after(data, at)
-        if end is None:
-            raise ValueError("another kind of key")
-        beyond = after(data, end)
-        if beyond is None:
-            raise ValueError("another kind of version")
+        end, _ = _step(data, at)
+        beyond, _ = _step(data, end)
         if data[at:end] == key:
             return _plain(data, end, beyond)
         at = beyond
@@ -135,14 +143,17 @@ def _entries(data: bytes, at: int) -> tuple[int, int]:
     return -1, at
 
 
-def after(data: bytes, at: int) -> int | None:
-    """Where the token at this place ends; None for a container."""
+def _step(data: bytes, at: int) -> tuple[int, int]:
+    """Where the token at this place ends, and how many tokens of it follow if it is a container."""
     first = data[at]
     size = _TAKES[first]
     if size:
-        return at + size
-    tells = _TELLS.get(first)
-    if tells is None:
-        return None
-    length, header = tells
-    return at + header + int.from_bytes(data[at + 1 : at + 1 + length], "big")
+        return at + size, 0
+    if first in _TELLS:
+        length, header = _TELLS[first]
+        return at + header + int.from_bytes(data[at + 1 : at + 1 + length], "big"), 0
+    if first < 0xA0:
+        return at + 1, (first & 0x0F) * (2 if first < 0x90 else 1)
+    length = 2 if first in (0xDC, 0xDE) else 4
+    count = int.from_bytes(data[at + 1 : at + 1 + length], "big")
+    return at + 1 + length, count * (2 if first >= 0xDE else 1)

@@ -8,7 +8,6 @@ writes behind it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,29 +17,34 @@ from savermark.history.walks import peek
 from savermark.history.walks.found import Trail, Where, Write
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.sqlite import SqliteSaver
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-MAPPED = 256 * 2**20  # bytes of the file that a connection may map, once checkpoints are large
-_LARGE = 4_096  # bytes from which on a checkpoint lies on pages of its own
+_LARGE = 4_096  # bytes from which on a checkpoint lies on many pages: opened, and not read
 _FOREIGN = 3  # checkpoints of other branches in a row before the scan starts again
 _NAMES = 400  # channels in one statement: the first SQLite builds take 999 parameters
 
 _SCAN = (
-    "SELECT checkpoint_id, parent_checkpoint_id, type, checkpoint FROM checkpoints "
+    "SELECT checkpoint_id, parent_checkpoint_id, type, {} FROM main.checkpoints "
     "WHERE thread_id = ? AND checkpoint_ns = ?{} ORDER BY checkpoint_id DESC"
 )
-_NEWEST, _FROM = _SCAN.format(""), _SCAN.format(" AND checkpoint_id <= ?")
+_NEWEST = _SCAN.format("checkpoint", "")
+_FROM = _SCAN.format("checkpoint", " AND checkpoint_id <= ?")
+_BLOBS_FROM = _SCAN.format("rowid", " AND checkpoint_id <= ?")
 _WRITES = (
-    "SELECT checkpoint_id, {path}, task_id, idx, channel, type, value FROM writes "
-    "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id >= ? AND checkpoint_id <= ? "
-    "AND {channels}"
+    "SELECT {columns} FROM main.writes WHERE thread_id = ? AND checkpoint_ns = ? "
+    "AND checkpoint_id >= ? AND checkpoint_id <= ? AND {channels} ORDER BY checkpoint_id, {order}"
 )
+_BY_KEY, _BY_PATH = "task_id, idx", "task_path, task_id, idx"
 
 Row = tuple[Any, ...]
 
-_mapped: WeakSet[Any] = WeakSet()  # savers whose connection may map its file
+# Savers in which several tasks wrote one channel on one checkpoint. Only there the order of the
+# key, which costs nothing, may not be the order of the paths.
+_parallel: WeakSet[Any] = WeakSet()
 
 
 @dataclass
@@ -56,7 +60,6 @@ class _Chain:
     seeds: dict[str, Any] = field(default_factory=dict)
     depth: dict[str, int] = field(default_factory=dict)
     missing: str | None = None
-    large: bool = False
 
 
 def walk(saver: SqliteSaver, where: Where) -> Trail:
@@ -84,111 +87,142 @@ async def awalk(saver: AsyncSqliteSaver, where: Where) -> Trail:
 
 
 def _read(cursor: sqlite3.Cursor, saver: Any, where: Where) -> tuple[_Chain, list[Row]]:
-    chain = _follow(cursor, where, saver.serde)
-    rows = _fetch(cursor, where, chain, getattr(saver, "_has_task_path", True))
-    if chain.large and MAPPED and saver not in _mapped:
-        _mapped.add(saver)
-        cursor.execute(f"PRAGMA mmap_size = {MAPPED}").fetchall()
-    return chain, rows
+    chain = _Descent(cursor, where, saver.serde).chain()
+    return chain, _fetch(cursor, saver, where, chain)
 
 
-def _follow(cursor: sqlite3.Cursor, where: Where, serde: SerializerProtocol) -> _Chain:
-    """Down the parent links until every channel has its seed."""
-    chain = _Chain()
-    place = (str(where.thread), where.space)
-    rows = cursor.execute(_FROM, (*place, where.id)) if where.id else cursor.execute(_NEWEST, place)
-    target = rows.fetchone()
-    if target is None or (where.id and target[0] != where.id):
-        return chain
-    seeds = _Seeds(chain, where.channels, serde)
-    want, at = target[1], target[0]
-    climbed: set[str] = set()  # what was passed before, once the way has led up
-    while want and seeds.left:
-        passed = 0
+class _Descent:
+    """The way down the parent links until every channel has its seed."""
+
+    def __init__(self, cursor: sqlite3.Cursor, where: Where, serde: SerializerProtocol) -> None:
+        self._cursor, self._where, self._serde = cursor, where, serde
+        self._place = (str(where.thread), where.space)
+        self._found = _Chain()
+        self._left = list(where.channels)
+        self._values = peek.Values(where.channels)
+        self._peek = peek.readable(serde)
+        self._blobs = False  # checkpoints are large here
+
+    def chain(self) -> _Chain:
+        """Follow it from the target's parent."""
+        found, target = self._found, self._where.id
+        rows = self._from(target)
+        first = rows.fetchone()
+        if first is None or (target and first[0] != target):
+            return found
+        at, want = first[:2]
+        passed: set[str] = set()  # what lies behind, once the way has led up
+        fresh = False
+        while True:
+            before, blobs = len(found.ids), self._blobs
+            want = self._down(rows, want) if want else None
+            for name in found.ids[before:] if passed else ():
+                if name in passed:
+                    raise self._where.circle(name)
+                passed.add(name)
+            if not want or not self._left:
+                break
+            if fresh and len(found.ids) == before:
+                found.missing = want
+                break
+            at = found.ids[-1] if found.ids else at
+            if want >= at and not passed:
+                passed = {first[0], *found.ids}
+            if want >= at or blobs is self._blobs:  # else only their size made the scan start again
+                found.runs.append(len(found.ids))
+            rows, fresh = self._from(want), True
+        found.depth |= dict.fromkeys(self._left, len(found.ids))
+        return found
+
+    def _from(self, name: str | None) -> sqlite3.Cursor:
+        if name is None:
+            return self._cursor.execute(_NEWEST, self._place)
+        text = _BLOBS_FROM if self._blobs else _FROM
+        return self._cursor.execute(text, (*self._place, name))
+
+    def _down(self, rows: sqlite3.Cursor, want: str | None) -> str | None:
+        """As far as the scan meets the parents; the parent that it did not meet."""
+        add, values, blobs, foreign = self._found.ids.append, self._values, self._blobs, 0
+        without, at = values.without, values.at
         for name, parent, tag, data in rows:
             if name == want:
-                if climbed:
-                    _once(where, climbed, name)
-                chain.ids.append(name)
-                want, at, passed = parent, name, 0
-                if seeds.found(tag, data) or not want:
+                add(name)
+                want, foreign = parent, 0
+                # The same bytes as in one that was looked through are of the same type.
+                if blobs or not data.startswith(without, at):
+                    self._look(tag, data)
+                    if not self._left or blobs is not self._blobs:
+                        break
+                    without, at = values.without, values.at
+                if not want:
                     break
-            elif name < want or passed >= _FOREIGN:
+            elif name < want or foreign == _FOREIGN:
                 break
             else:
-                passed += 1
-        if not want or not seeds.left:
-            break
-        if want >= at and not climbed:
-            climbed = {target[0], *chain.ids}
-        rows = cursor.execute(_FROM, (*place, want))
-        first = rows.fetchone()
-        if first is None or first[0] != want:
-            chain.missing = want
-            break
-        if climbed:
-            _once(where, climbed, want)
-        chain.runs.append(len(chain.ids))
-        chain.ids.append(want)
-        want, at = first[1], want
-        seeds.found(first[2], first[3])
-    for name in seeds.left:
-        chain.depth[name] = len(chain.ids)
-    return chain
+                foreign += 1
+        return want
 
-
-def _once(where: Where, passed: set[str], name: str) -> None:
-    if name in passed:
-        raise where.circle(name)
-    passed.add(name)
-
-
-class _Seeds:
-    """Looks for the channels' values in the checkpoints passed."""
-
-    def __init__(self, chain: _Chain, names: Sequence[str], serde: SerializerProtocol) -> None:
-        self.left = list(names)
-        self._chain, self._serde = chain, serde
-        self._values = peek.Values(names)
-        self._peek = peek.readable(serde)
-
-    def found(self, tag: str, data: bytes) -> bool:
-        """Take what the latest checkpoint values; whether nothing is left to look for."""
-        if self._peek and tag == "msgpack":
-            if len(data) > _LARGE:
-                self._chain.large = True
+    def _look(self, tag: str, data: Any) -> None:
+        """Take what the latest checkpoint values of the channels that are left."""
+        known = self._peek and tag == "msgpack"
+        if self._blobs:
+            table, column = "checkpoints", "checkpoint"
+            with self._cursor.connection.blobopen(table, column, data, readonly=True) as blob:
+                if known and not self._values.may_in(blob):
+                    return
+                blob.seek(0)
+                data = blob.read()
+        elif known:
+            self._blobs = len(data) > _LARGE
             if not self._values.may(data):
-                return False
+                return
         held = self._serde.loads_typed((tag, data)).get("channel_values") or {}
-        for name in [name for name in self.left if name in held]:
-            self._chain.seeds[name] = held[name]
-            self._chain.depth[name] = len(self._chain.ids)
-            self.left.remove(name)
+        for name in [name for name in self._left if name in held]:
+            self._found.seeds[name] = held[name]
+            self._found.depth[name] = len(self._found.ids)
+            self._left.remove(name)
             self._values.drop(name)
-        return not self.left
 
 
-def _fetch(cursor: sqlite3.Cursor, where: Where, chain: _Chain, paths: bool) -> list[Row]:
-    """The writes of the chain, and perhaps some of other checkpoints between."""
-    place = (str(where.thread), where.space)
+def _fetch(cursor: sqlite3.Cursor, saver: Any, where: Where, chain: _Chain) -> list[Row]:
+    """The writes of the chain by run, in order within a checkpoint; (id, task, channel if several,
+    type, value).
+    """
+    paths = getattr(saver, "_has_task_path", True)
+    channel = "channel, " if len(where.channels) > 1 else ""
+    columns = f"checkpoint_id, task_id, {channel}type, value"
     found: list[Row] = []
-    for at in range(0, len(where.channels), _NAMES):
-        names = where.channels[at : at + _NAMES]
-        for start, end in zip(chain.runs, [*chain.runs[1:], len(chain.ids)], strict=True):
-            if start == end:
-                continue
-            bounds = (chain.ids[end - 1], chain.ids[start])
-            filtered, values = _channels(names, chain, start, end)
-            if filtered:
-                text = _WRITES.format(path="task_path" if paths else "''", channels=filtered)
-                rows = cursor.execute(text, (*place, *bounds, *values)).fetchall()
-                if len(chain.runs) > 1 or not {row[0] for row in rows} <= (
-                    own := set(chain.ids[start:end])
-                ):
-                    # Of another branch, of another run, or of no checkpoint at all.
-                    own = set(chain.ids[start:end])
-                    rows = [row for row in rows if row[0] in own]
-                found += rows
+    for text, values, own in _ranges(where, chain):
+        order = _BY_PATH if paths and saver in _parallel else _BY_KEY
+        asked = text.format(columns=columns, order=order)
+        rows = cursor.execute(asked, values).fetchall()
+        names = {row[0] for row in rows}
+        if order is _BY_KEY and paths and _several_tasks(rows, names):
+            _parallel.add(saver)
+            asked = text.format(columns=columns, order=_BY_PATH)
+            rows = cursor.execute(asked, values).fetchall()
+        if not names.issubset(own):  # of another branch, or of no checkpoint at all
+            rows = [row for row in rows if row[0] in own]
+        found += rows
+    return found
+
+
+def _several_tasks(rows: list[Row], names: set[str]) -> bool:
+    """Whether some checkpoint has writes of more than one task."""
+    return len(names) < len(rows) and len({row[:2] for row in rows}) > len(names)
+
+
+def _ranges(where: Where, chain: _Chain) -> list[tuple[str, tuple[str, ...], set[str]]]:
+    """A statement for each run, with its values and the checkpoints whose writes are wanted."""
+    found = []
+    for start, end in zip(chain.runs, [*chain.runs[1:], len(chain.ids)], strict=True):
+        own = chain.ids[start:end]
+        for at in range(0, len(where.channels) if own else 0, _NAMES):
+            channels, values = _channels(where.channels[at : at + _NAMES], chain, start, end)
+            if channels:
+                text = _WRITES.replace("{channels}", channels)
+                place = (str(where.thread), where.space, own[-1], own[0])
+                found.append((text, (*place, *values), set(own)))
     return found
 
 
@@ -212,20 +246,16 @@ def _channels(
 def _built(
     chain: _Chain, rows: list[Row], where: Where, loads: Callable[[tuple[str, bytes]], Any]
 ) -> Trail:
-    """The histories from the rows; rows that belong to no checkpoint of the chain are left out."""
-    rows.sort()
+    """The histories from the rows."""
     if len(chain.runs) > 1:
         place = {name: -at for at, name in enumerate(chain.ids)}
-        rows = [row for row in rows if row[0] in place]
         rows.sort(key=lambda row: place[row[0]])
-    elif not {row[0] for row in rows} <= (known := set(chain.ids)):
-        rows = [row for row in rows if row[0] in known]
     writes: dict[str, list[Write]] = {name: [] for name in where.channels}
     if len(writes) == 1:
         (name,) = writes
-        writes[name] = [(row[2], name, loads((row[5], row[6]))) for row in rows]
+        writes[name] = [(task, name, loads((tag, value))) for _, task, tag, value in rows]
     else:
-        for _, _, task, _, name, tag, value in rows:
+        for _, task, name, tag, value in rows:
             writes[name].append((task, name, loads((tag, value))))
     found = Trail()
     for name in where.channels:

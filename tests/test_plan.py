@@ -389,6 +389,12 @@ def test_threads_go_whole() -> None:
     assert plan(image(writes=[write(uid(300))]), "idle-threads=1h").whole
 
 
+def test_thread_rules_alone_let_other_threads_be() -> None:
+    damaged = image(row("c2", "c1", "a", counts="a"), writes=[write(uid(300))])
+    found = plan(damaged, "idle-threads=1h")
+    assert found.empty and not found.refused and found.kept[""].targets == {"c2"}
+
+
 def test_a_protected_id_keeps_its_thread() -> None:
     rows = (row(uid(300)), row(uid(200), uid(300)))
     assert "protected" in plan(image(*rows), "delete", protect=[uid(300)]).refused

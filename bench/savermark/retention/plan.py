@@ -28,19 +28,17 @@ from savermark.history.lineage import (
     LineageError,
     is_reserved,
     keep_all,
-    missing_values,
 )
 from savermark.history.rows import BATCH
+from savermark.retention.compaction import folded, folds_of
 from savermark.retention.damage import damages
 from savermark.retention.exhaustive import Protect, leaf_candidates, protected_ids
 from savermark.retention.keep import GRACE, Terms, addressable
 from savermark.retention.orphans import dead_blobs, dead_writes, is_idle
 from savermark.retention.records import Fold, Freed, Graft, ThreadPlan
 from savermark.retention.relink import relink
-from savermark.retention.turns import line
 
 if TYPE_CHECKING:
-    from savermark.history.lineage import CheckpointRow
     from savermark.history.rows import RowAccess
     from savermark.retention.damage import Damage
     from savermark.retention.policy import RetentionPolicy
@@ -110,6 +108,8 @@ def plan_by(image: ThreadImage, terms: Terms) -> ThreadPlan:
     whole = _whole(image, terms)
     if whole is not None:
         return whole
+    if not (terms.policy.keeps or terms.policy.leaf_siblings or terms.policy.duration_leaves):
+        return _untouched(image)
     found = list(damages(image))
     reason = _unsafe(found) or _refused(image, terms.policy)
     if reason:
@@ -181,6 +181,12 @@ def _whole(image: ThreadImage, terms: Terms) -> ThreadPlan | None:
     return replace(plan, freed=freed_by(plan, image))
 
 
+def _untouched(image: ThreadImage) -> ThreadPlan:
+    """The plan of thread rules that let this thread be."""
+    kept = {space: KeepSet(rows, rows) for space, rows in image.spaces.items()}
+    return ThreadPlan(image.thread_id, kept=kept)
+
+
 def _unsafe(found: Iterable[Damage]) -> str:
     """Why nothing of the thread can be judged, else empty."""
     return next((str(each) for each in found if each.kind not in _WHERE_KEPT), "")
@@ -211,7 +217,7 @@ def _partial(image: ThreadImage, terms: Terms, found: Iterable[Damage]) -> Threa
     folds, grafts = tuple[Fold, ...](), tuple[Graft, ...]()
     if policy.delta == "compact":
         folds = folds_of(rest, kept)
-        kept = {space: _folded(rest, space, each) for space, each in kept.items()}
+        kept = {space: folded(rest, space, each) for space, each in kept.items()}
     elif policy.duration_leaves:
         keys = [(space, name) for space, each in kept.items() for name in each]
         grafts, rest = relink(rest.cut(keys), terms.protected)
@@ -266,33 +272,3 @@ def _detached(
         if now is None or now.parent_id is None or (row.checkpoint_ns, now.parent_id) in gone:
             found.add(row.key)
     return frozenset(found)
-
-
-def folds_of(image: ThreadImage, kept: Mapping[str, KeepSet]) -> tuple[Fold, ...]:
-    """The values to store onto the addressable checkpoints so that none needs an ancestor."""
-    found = []
-    for space, each in sorted(kept.items()):
-        rows = image.spaces[space]
-        for name in sorted(each.targets):
-            channels = _rebuilt(rows, rows[name])
-            if channels:
-                found.append(Fold(space, name, tuple(sorted(channels))))
-    return tuple(found)
-
-
-def _rebuilt(rows: Mapping[str, CheckpointRow], row: CheckpointRow) -> set[str]:
-    """The channels that a read of `row` rebuilds, by the rule of its keep-set (`lineage.needs`)."""
-    needed, doubtful = missing_values(row)
-    counting = bool(row.counted)
-    for above in line(rows, row.checkpoint_id)[1:] if doubtful else ():
-        counting = counting or bool(above.counted)
-        shown = doubtful & (above.counted | above.snapshots)
-        settled = (doubtful - shown) & above.stored
-        needed = needed | shown | (set() if counting else settled)
-        doubtful = doubtful - shown - settled
-    return needed if counting else needed | doubtful  # silence proves nothing where nobody counts
-
-
-def _folded(image: ThreadImage, space: str, kept: KeepSet) -> KeepSet:
-    """What is left of a keep-set when its targets store all of their values."""
-    return KeepSet.merge([KeepSet((), kept.targets), keep_all(image, space, kept.targets, [])])

@@ -20,6 +20,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 import tiny_graph
 from fix_threads import at
+from savermark.conformance import Status, run_conformance
 from savermark.conformance.apis import AsyncFace
 from savermark.errors import ContractError, UsageError
 from savermark.history.rows import row_access
@@ -99,6 +100,16 @@ def test_all_eight_capabilities(place: Place, api: str) -> None:
     assert len(report.results) == 8
     assert all(each.detected and each.passed for each in report.results.values())
     assert report.conformance_level() == "FULL"
+
+
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_delta_channels_survive_every_cleanup(place: Place, api: str) -> None:
+    opened = place.sync if api == "sync" else place.asynchronous
+    rows = run_conformance(lambda: opened(), groups=["cleanup", "interface"], apis=[api])
+    assert [row for row in rows if row.status in (Status.FAILED, Status.ERROR)] == []
+    cleanup = [row for row in rows if row.group == "cleanup"]
+    assert len(cleanup) == 9
+    assert all(row.status is Status.OK for row in cleanup)
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
@@ -229,6 +240,19 @@ def test_a_database_in_memory_will_do() -> None:
     saver.prune(["t"])
     assert graph.get_state(at("t")).values == tiny_graph.expected(WORDS)
     connection.close()
+
+
+def test_a_database_in_memory_will_do_on_a_loop() -> None:
+    async def live() -> None:
+        async with AsyncRetainingSqliteSaver.from_conn_string(":memory:") as saver:
+            graph = tiny_graph.build(saver)
+            for word in WORDS:
+                await graph.ainvoke({"said": [word]}, at("t"))
+            await saver.aprune(["t"])
+            await saver.acopy_thread("t", "u")
+            assert (await graph.aget_state(at("u"))).values == tiny_graph.expected(WORDS)
+
+    asyncio.run(live())
 
 
 def test_the_example_of_the_documentation_runs(

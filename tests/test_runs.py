@@ -18,8 +18,10 @@ from typing_extensions import TypedDict
 import tiny_graph
 from fix_threads import Kept, at, history, snapshot
 from savermark.errors import UsageError
+from savermark.history.lineage import keep_ids
 from savermark.history.rows import ThreadBusy
 from savermark.retention.runs import adelete_for_runs, delete_for_runs
+from savermark.retention.runs_plan import plan_runs
 from tiny_graph import extend
 
 if TYPE_CHECKING:
@@ -336,6 +338,10 @@ def test_random_threads_keep_what_other_runs_need(
         return found.checkpoint, found.metadata, walk
 
     before = {name: read(name) for name in left}
+    stored_now = kept.rows.image(hand.thread)
+    narrow = plan_runs(stored_now, [f"{hand.thread}-{run}" for run in gone], addressable="heads")
+    lost = {name for _, name in narrow.plan.checkpoints}
+    assert narrow.cut == sum(bool(keep_ids(stored_now, space, name) & lost) for name in left)
     report = delete_for_runs(kept.saver, [f"{hand.thread}-{run}" for run in gone])
     assert {name: read(name) for name in left} == before
     assert report.matched == len(links) - len(left) == report.needed + report.deleted

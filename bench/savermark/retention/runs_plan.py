@@ -13,20 +13,20 @@ of that checkpoint goes, for a resume would apply them; what an earlier run left
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from savermark.errors import UsageError
 from savermark.history.image import run_of
-from savermark.history.lineage import KeepSet, LineageError, keep_all, keep_ids
+from savermark.history.lineage import KeepSet, LineageError, keep_all, missing_values
 from savermark.retention.damage import damages
 from savermark.retention.exhaustive import Protect, protected_ids
 from savermark.retention.plan import freed_by
 from savermark.retention.records import ThreadPlan
 
 if TYPE_CHECKING:
-    from savermark.history.image import BlobKey, CheckpointKey, ThreadImage, WriteRow
+    from savermark.history.image import BlobKey, CheckpointKey, CheckpointRow, ThreadImage, WriteRow
 
 Addressable = Literal["every", "heads"]
 
@@ -77,11 +77,48 @@ def plan_runs(
 def _cut(
     image: ThreadImage, matched: Collection[CheckpointKey], gone: Collection[CheckpointKey]
 ) -> int:
-    others = [row.key for row in image.checkpoints if row.key not in matched]
-    return sum(
-        any((space, needed) in gone for needed in keep_ids(image, space, name))
-        for space, name in others
-    )
+    """The checkpoints of other runs whose rebuild crosses one that goes; each link walked once.
+
+    A channel that the metadata does not count is taken for a delta channel if it is counted or
+    snapshotted anywhere in the namespace, or nothing is.
+    """
+    count = 0
+    for space, rows in image.spaces.items():
+        delta = frozenset[str]().union(*(row.counted | row.snapshots for row in rows.values()))
+        lost = {name for at, name in gone if at == space}
+        known: dict[tuple[str, frozenset[str]], bool] = {}
+        for row in rows.values():
+            if row.key not in matched:
+                certain, doubtful = missing_values(row)
+                sought = frozenset(certain | (doubtful & delta if delta else doubtful))
+                count += _crosses(rows, row, sought, lost, known)
+    return count
+
+
+def _crosses(
+    rows: Mapping[str, CheckpointRow],
+    row: CheckpointRow,
+    sought: frozenset[str],
+    lost: Collection[str],
+    known: dict[tuple[str, frozenset[str]], bool],
+) -> bool:
+    """Whether the walk for these channels above a row meets a lost one; `known` answers are kept
+    by row and what is sought above it.
+    """
+    path, crosses = [], False
+    while sought and row.parent_id is not None and row.parent_id in rows:
+        key = (row.checkpoint_id, sought)
+        if key in known:
+            crosses = known[key]
+            break
+        path.append(key)
+        row = rows[row.parent_id]
+        if row.checkpoint_id in lost:
+            crosses = True
+            break
+        sought -= row.stored
+    known.update(dict.fromkeys(path, crosses))
+    return crosses
 
 
 def _kept(

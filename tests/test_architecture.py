@@ -45,6 +45,7 @@ ORDER = (
     "compare",
     "ab",
     "baseline",
+    "tracking",
     "published",
     "plots",
     "report",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,7 +60,7 @@ def save_baseline(path: Path, baseline: Baseline) -> Path:
     partial = path.with_name(f".{path.name}.part")
     try:
         partial.write_text(_text(document), encoding="utf-8")
-        os.replace(partial, path)
+        partial.replace(path)
     except OSError as error:
         problem = write_problem(path, error).replace("folder with --out", "file with --file")
         raise ResultError(problem) from error

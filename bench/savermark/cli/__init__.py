@@ -20,6 +20,7 @@ VERBS = {
     "show": "Print a result's summary table.",
     "report": "Write a result's report, page, plots and frames again.",
     "compare": "Compare two results, case by case, with a verdict.",
+    "history": "Follow what the releases of a package cost, one line a version.",
     "baseline": "Save what a saver costs, and check that it costs no more.",
     "ab": "Compare two builds of a saver: two environments, trials in turn, one report.",
     "walk": "Measure ways to rebuild delta channels: latency, exact counts, growth.",

@@ -50,8 +50,8 @@ def run_conformance(
 
     `factory` is the name of a backend, `package.module:factory`, or a callable that gives what such
     a factory gives (`savermark.backends.custom`): a saver, or a context manager of either kind that
-    yields one. An api that the saver lacks is one `unsupported` row. Raises `UsageError` for an
-    unknown name, `BackendError` for a saver that cannot be opened.
+    yields one. An api that the saver lacks is one `unsupported` row. Call it outside an event
+    loop. Raises `UsageError` for an unknown name, `BackendError` for a saver that cannot be opened.
     """
     chosen = _known("group", groups, GROUPS)
     named = _known("api", apis, APIS)

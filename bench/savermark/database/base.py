@@ -21,7 +21,7 @@ Threads = Sequence[str] | None  # None for all
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The checkpoints of one namespace of one thread: ids, links and sizes, newest first.
+    """The checkpoints of one namespace of one thread: ids, links and sizes, in no order.
 
     `links` maps an id to its parent and to the bytes that the engine keeps of its row
     (`StorageRow.stored_bytes`). `delta` are

@@ -33,11 +33,11 @@ SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
                 AND b.channel = key AND b.version = checkpoint -> 'channel_versions' ->> key
         )
     ) END,
-    CASE WHEN lag(checkpoint_id) OVER (
-        PARTITION BY thread_id, checkpoint_ns ORDER BY checkpoint_id DESC
+    CASE WHEN lead(checkpoint_id) OVER (
+        PARTITION BY thread_id, checkpoint_ns ORDER BY checkpoint_id
     ) IS NULL THEN metadata::text END
 FROM checkpoints AS c {where}
-ORDER BY thread_id DESC, checkpoint_ns DESC, checkpoint_id DESC
+ORDER BY thread_id, checkpoint_ns, checkpoint_id
 """
 # Keys alone are compared, which both indexes hold; only what is lost is fetched, one by one.
 _ORPHAN_WRITES = """
@@ -115,10 +115,12 @@ class PostgresReading:
             yield StorageRow(thread, space, table, channel, *numbers)
 
     def spaces(self, threads: Threads = None) -> Iterator[Space]:
-        """One pass down the primary key."""
+        """One pass along an index, by one process: workers would hand whole rows to it."""
         query = sql.SQL(_SPACES).format(where=_where(threads))
+        self._connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         for (thread, space), group in groupby(self._stream(query, threads), itemgetter(0, 1)):
             yield _space(thread, space, group)
+        self._connection.execute("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
 
     def orphans(self, threads: Threads = None) -> Iterator[Orphan]:
         """One anti-join of the writes and one of the blobs."""

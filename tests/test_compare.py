@@ -26,7 +26,7 @@ from savermark.compare.judge import Rules, judge
 from savermark.compare.measures import Measure
 from savermark.errors import NotComparableError
 from savermark.frame import load_runs
-from savermark.records import Status
+from savermark.records import Status, TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -433,3 +433,27 @@ def test_columns_are_documented() -> None:
 
 def test_repeating_a_comparison_gives_the_same(compared: Callable[..., Comparison]) -> None:
     assert to_markdown(_story(compared)) == to_markdown(_story(compared))
+
+
+def test_one_more_statement_is_worse_and_an_inexact_count_is_nothing(
+    fake_run: Callable[..., Path],
+) -> None:
+    one, two = load_runs(fake_run("a", cases=[CASE]), fake_run("b", cases=[CASE]))
+    named = "get_state at head: statements"
+    same = {row.metric: row.verdict for row in compare_runs(one, two).rows}
+    assert same[named] is Verdict.SAME
+
+    def costlier(trial: TrialResult, exact: bool) -> TrialResult:
+        (row,) = trial.costs
+        counts = replace(row.counts, statements=4)
+        names = row.exact if exact else tuple(n for n in row.exact if n != "statements")
+        return replace(trial, costs=(replace(row, counts=counts, exact=names),))
+
+    two.trials = [costlier(trial, exact=True) for trial in two.trials]
+    worse = compare_runs(one, two)
+    (row,) = [row for row in worse.rows if row.verdict is Verdict.WORSE]
+    assert (row.metric, row.a, row.b) == (named, 3, 4)
+    assert exit_code(worse) == 3
+    for run in (one, two):
+        run.trials = [costlier(trial, exact=False) for trial in run.trials]
+    assert named not in {row.metric for row in compare_runs(one, two).rows}

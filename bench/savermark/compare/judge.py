@@ -87,7 +87,7 @@ def _judge_sizes(case_id: str, a: Measure, b: Measure, tolerance: float) -> Row:
 
 
 def _size_verdict(a: Measure, b: Measure, change: float, tolerance: float) -> tuple[Verdict, str]:
-    show = format_count if a.kind is Kind.ROWS else format_bytes
+    show = format_count if a.kind in (Kind.ROWS, Kind.COUNT) else format_bytes
     spread = max(max(side.medians) - min(side.medians) for side in (a, b))
     if spread > tolerance and not stats.separated(a.medians, b.medians):
         # The seed should fix it and does not: neither sameness nor a difference can be shown.

@@ -52,10 +52,10 @@ class Measure:
 
 
 def measures(trials: Sequence[TrialResult]) -> dict[str, Measure]:
-    """The metrics of a case by name: rows, bytes and space first, then times."""
+    """The metrics of a case by name: rows, bytes and space first, then times and counts."""
     found: dict[str, tuple[Kind, list[stats.Values]]] = {}
     for trial in trials:
-        for metric, kind, values in (*_sizes(trial), *_times(trial)):
+        for metric, kind, values in (*_sizes(trial), *_counts(trial), *_times(trial)):
             found.setdefault(metric, (kind, []))[1].append(values)
     order = list(Kind)
     named = sorted(found.items(), key=lambda item: order.index(item[1][0]))
@@ -82,6 +82,15 @@ def _phase_sizes(part: PhaseStorage) -> Iterable[tuple[str, Kind, int]]:
     elif part.phase is Phase.RETAINED:
         yield "rows retained", Kind.ROWS, sum(row.rows for row in part.storage)
         yield "logical bytes retained", Kind.BYTES, sum(row.logical_bytes for row in part.storage)
+
+
+def _counts(trial: TrialResult) -> Iterable[tuple[str, Kind, stats.Values]]:
+    """What calls cost in counts, where two calls agreed on them to the digit."""
+    for row in trial.costs:
+        known = row.counts.known()
+        for name in row.exact:
+            metric = f"{row.op} at {row.at}: {name.replace('_', ' ')}"
+            yield metric, Kind.COUNT, np.array([float(known[name])])
 
 
 def _times(trial: TrialResult) -> Iterable[tuple[str, Kind, stats.Values]]:

@@ -12,7 +12,7 @@ Three things can go wrong, and they are told apart because an application treats
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from savermark.errors import ContractError
@@ -102,6 +102,10 @@ class Lookup:
         else:
             return parent
         return None
+
+    def skip(self, place: Place) -> None:
+        """The checkpoint that `wants` named, which is no place to branch from."""
+        self.feed(replace(place, pending=True))
 
     def feed(self, place: Place | None) -> None:
         """The checkpoint that `wants` named, None when it is not stored."""

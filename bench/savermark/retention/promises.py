@@ -10,9 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from langgraph.channels.base import BaseChannel
-from langgraph.channels.delta import DeltaChannel
-
 from savermark.history.image import ThreadImage
 from savermark.history.lineage import LineageError, chain, is_reserved
 from savermark.retention.asking import Ask, Failure, Reader, adrive, drive
@@ -28,11 +25,10 @@ from savermark.retention.branching import (
 from savermark.retention.duration import is_duration_only
 from savermark.retention.leftovers import is_call
 from savermark.retention.reading import (
-    Channel,
     Lens,
     Reading,
     Seen,
-    Specs,
+    lens_of,
     message_ids,
     place_of,
     read_checkpoint,
@@ -132,31 +128,7 @@ def _given(
     messages: str,
 ) -> tuple[list[str], Lens]:
     named(protect, "protect")
-    if graph is not None and getattr(graph, "checkpointer", None) is not saver:
-        graph = graph.copy({"checkpointer": saver})
-    lens = Lens(specs_of(graph, channels or {}), graph, getattr(saver, "serde", None), messages)
-    return named(threads), lens
-
-
-def specs_of(graph: Any, channels: Mapping[str, Any]) -> Specs:
-    """The channels of each namespace, from a compiled graph and from reducers given by name."""
-    given = {
-        name: each if isinstance(each, BaseChannel) else DeltaChannel(each)
-        for name, each in channels.items()
-    }
-    subgraphs = dict(graph.get_subgraphs(recurse=True)) if graph is not None else {}
-    found: dict[str, Mapping[str, Channel] | None] = {}
-
-    def specs(space: str) -> Mapping[str, Channel] | None:
-        if space not in found:
-            # Task ids and call numbers are left out of a namespace to find its subgraph.
-            path = "|".join(p.partition(":")[0] for p in space.split("|") if not p.isdigit())
-            owner = graph if not space else subgraphs.get(path)
-            own = getattr(owner, "channels", None)
-            found[space] = {**(own or {}), **given} if own or given else None
-        return found[space]
-
-    return specs
+    return named(threads), lens_of(saver, graph, channels, messages)
 
 
 def _read_all(

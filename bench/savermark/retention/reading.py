@@ -28,7 +28,7 @@ from savermark.retention.digest import (
 )
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.base import CheckpointTuple
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.types import StateSnapshot
 
@@ -82,6 +82,39 @@ class Lens:
     serde: SerializerProtocol | None = None
     messages: str = "messages"
     twice: bool = True
+
+
+def lens_of(
+    saver: BaseCheckpointSaver[Any],
+    graph: Any = None,
+    channels: Mapping[str, Any] | None = None,
+    messages: str = "messages",
+) -> Lens:
+    """How the threads of a saver are read; the graph is made to read through this saver."""
+    if graph is not None and getattr(graph, "checkpointer", None) is not saver:
+        graph = graph.copy({"checkpointer": saver})
+    return Lens(specs_of(graph, channels or {}), graph, getattr(saver, "serde", None), messages)
+
+
+def specs_of(graph: Any, channels: Mapping[str, Any]) -> Specs:
+    """The channels of each namespace, from a compiled graph and from reducers given by name."""
+    given = {
+        name: each if isinstance(each, BaseChannel) else DeltaChannel(each)
+        for name, each in channels.items()
+    }
+    subgraphs = dict(graph.get_subgraphs(recurse=True)) if graph is not None else {}
+    found: dict[str, Mapping[str, Channel] | None] = {}
+
+    def specs(space: str) -> Mapping[str, Channel] | None:
+        if space not in found:
+            # Task ids and call numbers are left out of a namespace to find its subgraph.
+            path = "|".join(p.partition(":")[0] for p in space.split("|") if not p.isdigit())
+            owner = graph if not space else subgraphs.get(path)
+            own = getattr(owner, "channels", None)
+            found[space] = {**(own or {}), **given} if own or given else None
+        return found[space]
+
+    return specs
 
 
 @dataclass(frozen=True, slots=True)

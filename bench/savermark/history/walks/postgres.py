@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from savermark.history.walks import postgres_sql as sql
 from savermark.history.walks.found import Trail, Where, Write
@@ -26,8 +26,9 @@ Steps = Generator[Query, list[tuple[Any, ...]], Trail]
 
 CHUNK = 10_000  # links of one statement
 
-# Savers whose tables are large enough for the plan that stays (see `postgres_sql.line`).
-_grown: WeakSet[Any] = WeakSet()
+_ASK_EVERY = 8  # walks
+# The walks of savers whose tables are small (see `postgres_sql.Tables`); 0 once they are large.
+_walks: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 @dataclass
@@ -110,6 +111,14 @@ def _steps(where: Where, loads: Loads, saver: Any) -> Steps:
     )
 
 
+def _tables(saver: Any) -> sql.Tables:
+    walks = _walks.get(saver, 1)
+    if not walks:
+        return sql.Tables.LARGE
+    _walks[saver] = walks + 1
+    return sql.Tables.ASKED if walks % _ASK_EVERY == 1 else sql.Tables.SMALL
+
+
 Part = Generator[Query, list[tuple[Any, ...]], list[_Chain]]
 
 
@@ -119,8 +128,8 @@ def _line(where: Where, asked: dict[str, Any], loads: Loads, saver: Any) -> Part
     more: dict[str, Any] = {"channel": names[0]} if one else {"channels": list(names)}
     if where.id is not None:
         more["id"] = where.id
-    small = saver not in _grown
-    rows = yield sql.line(one=one, newest=where.id is None, small=small), asked | more
+    tables = _tables(saver)
+    rows = yield sql.line(one=one, newest=where.id is None, tables=tables), asked | more
     chains = [_Chain(name) for name in names]
     if one:
         name = names[0]
@@ -139,8 +148,8 @@ def _line(where: Where, asked: dict[str, Any], loads: Loads, saver: Any) -> Part
             if told[2] == 1:  # the target itself: its values are not asked for
                 tag, told[3] = None, False
             chains[-n - 1].end(told, tag, blob, loads)
-            if small and not told[5]:
-                _grown.add(saver)
+            if not told[5]:
+                _walks[saver] = 0
     return chains
 
 

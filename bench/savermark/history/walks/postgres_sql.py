@@ -16,6 +16,7 @@ How the planner is kept to the primary keys, whatever it knows or believes of th
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import cache
 
 FEW = 16  # blobs of a channel up to which their versions are compared, and not probed for
@@ -87,21 +88,19 @@ ORDER BY line.bottom DESC LIMIT 1
 """
 
 
-def _writes(below: str, top: str) -> str:
+def _writes(below: str, high: str) -> str:
     """The writes of a run's range. Those whose checkpoint is not stored are none of the chain's.
 
-    The stored ids of all runs are made a hash, which `IS TRUE` keeps from becoming a join: probes
-    for each write would take three times as long.
+    The stored ids of all runs, which end at `high`, are made a hash; `IS TRUE` keeps it from
+    becoming a join, and probing for each write would take three times as long.
     """
     return f"""
 SELECT w.task_id, w.type, w.blob FROM checkpoint_writes AS w
 WHERE {_at("w", "run")} AND w.checkpoint_id >= run.bottom AND w.checkpoint_id {below}
     AND w.channel = run.channel AND (w.checkpoint_id IN (
         SELECT c.checkpoint_id FROM checkpoints AS c
-        WHERE c.thread_id = (SELECT r.thread FROM run AS r LIMIT 1)
-            AND c.checkpoint_ns = (SELECT r.space FROM run AS r LIMIT 1)
-            AND c.checkpoint_id >= (SELECT min(r.bottom) FROM run AS r)
-            AND c.checkpoint_id <= (SELECT max(r.{top}) FROM run AS r)
+        WHERE c.thread_id = (SELECT %(thread)s::text) AND c.checkpoint_ns = (SELECT %(space)s::text)
+            AND c.checkpoint_id >= (SELECT min(r.bottom) FROM run AS r) {high}
     )) IS TRUE
 ORDER BY w.checkpoint_id, {_SORTED}
 """
@@ -116,14 +115,25 @@ _NEWEST = (
 )
 
 
+class Tables(StrEnum):
+    """How large the tables were when a plan was made.
+
+    A plan made for a table of a few pages reads all of it, and the server keeps such a plan when
+    the table grows, until somebody analyzes it. So the statement asks now and then, and has
+    another text, and with that a plan of its own, once the tables are large enough.
+    """
+
+    ASKED = "asked"
+    SMALL = "small"
+    LARGE = "large"
+
+
 @cache
-def line(*, one: bool, newest: bool, small: bool) -> str:
+def line(*, one: bool, newest: bool, tables: Tables) -> str:
     """The statement for one channel or several, for a named target or the newest.
 
     Its rows are (channel's number, task id, type, blob) for a write, in order; and (minus the
-    number, `_told`, type, blob) for what ended the run. With `small` it tells whether a table is
-    so small still that the plan should not be kept: the statement's text without `small` is
-    another one, and gets a plan of its own.
+    number, `_told`, type, blob) for what ended the run.
     """
     target = _NEWEST if newest else "%(id)s::text"
     near = _probe("asked", "line.version")
@@ -150,7 +160,9 @@ def line(*, one: bool, newest: bool, small: bool) -> str:
         f"{'least(' if not at else ','} pg_relation_size('{table}'::regclass)"
         for at, table in enumerate(("checkpoints", "checkpoint_blobs", "checkpoint_writes"))
     )
-    more = f"{size}) < {_SMALL}" if small else "false"
+    # Nothing is stored above the newest.
+    high = "" if newest else "AND c.checkpoint_id < (SELECT %(id)s::text)"
+    more = f"{size}) < {_SMALL}" if tables is Tables.ASKED else "true"
     return f"""
 WITH asked AS MATERIALIZED ({asked}), {few}
 run AS MATERIALIZED (
@@ -159,13 +171,14 @@ run AS MATERIALIZED (
     WHERE line.number > 1 OR line.bottom = asked.id
 )
 SELECT run.n, w.task_id, w.type, w.blob
-FROM run CROSS JOIN LATERAL ({_writes("< run.id", "id")}) AS w
+FROM run CROSS JOIN LATERAL ({_writes("< run.id", high)}) AS w
 UNION ALL
 SELECT -run.n, {_told("run", more)}, seed.type, seed.blob
-FROM run {_seed("run")} ON run.number > 1
+FROM run {_seed("run")} ON run.number > 1 -- {tables}
 """
 
 
+_HIGH = "AND c.checkpoint_id <= (SELECT max(r.top) FROM run AS r)"
 _STARTS = """(SELECT %(thread)s::text) AS thread, (SELECT %(space)s::text) AS space, s.channel,
     s.n::int AS n, 1000000000::bigint AS most, s.next
     FROM unnest((SELECT %(channels)s::text[]), (SELECT %(starts)s::text[]))
@@ -198,7 +211,7 @@ WITH RECURSIVE run AS (
         AND (run.turn < {_FIRST} OR run.covered >= {_SHORT} * run.turn)
 )
 SELECT run.n, run.turn, w.task_id, w.type, w.blob
-FROM run CROSS JOIN LATERAL ({_writes("<= run.top", "top")}) AS w
+FROM run CROSS JOIN LATERAL ({_writes("<= run.top", _HIGH)}) AS w
 UNION ALL
 SELECT -run.n, run.turn, {_told("run")}, seed.type, seed.blob
 FROM run {_seed("run")} ON true

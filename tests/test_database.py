@@ -96,6 +96,16 @@ def test_a_column_that_is_missing_is_named(left: Left) -> None:
         pass
 
 
+def test_thread_ids_that_are_not_text_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    _write_wal(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE checkpoints SET thread_id = x'ff'")
+    connection.close()
+    with pytest.raises(Unsupported, match="thread ids that are not text"), open_database(str(path)):
+        pass
+
+
 def test_a_server_is_refused_without_its_password(postgres_dsn: str) -> None:
     secret = "s3cret-of-mine"
     for uri in (

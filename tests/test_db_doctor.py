@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from fix_databases import Left, identity
-from fix_threads import Kept, snapshot
+from fix_threads import Hand, Kept, snapshot
 from savermark.cli import run
 from savermark.database.doctor import Finding, diagnose
 from savermark.database.opening import open_database
@@ -26,8 +27,6 @@ from savermark.spec import load_workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from fix_threads import Hand
 
 IDS = [identity(number) for number in range(8)]
 
@@ -168,6 +167,17 @@ def test_notices_stand_for_many_and_break_nothing(left: Left) -> None:
     }
     assert notes["integer-id"].thread_id in ("7", "-12")
     assert "2 of them too young" in notes["orphan-writes"].what
+
+
+def test_encrypted_threads_are_not_called_broken(left: Left) -> None:
+    """T40: on Postgres the links and marks stay readable, on SQLite nothing is."""
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with left.store.saver(serde) as saver:
+        line(Hand(saver, "secret"), IDS)
+    line(left.hand("open"), IDS)
+    for everything in (False, True):
+        told = [(each.kind, each.severity) for each in found(left, everything=everything)]
+        assert told == ([("encrypted", "notice")] if left.name == "sqlite" else [])
 
 
 def test_a_nul_in_a_thread_id(left: Left) -> None:

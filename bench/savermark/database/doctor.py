@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from savermark.database.inspect import GRACE, Loss, caller_of, losses_of
 from savermark.database.links import head_of
+from savermark.history.image import ThreadImage
 from savermark.retention.age import seconds_of
 from savermark.retention.damage import Damage, damages
 from savermark.units import format_bytes, format_count
@@ -71,7 +72,7 @@ def diagnose(
     looked = threads if everything else sorted(suspects)
     if everything or looked:
         for image in database.rows.images(looked):
-            for damage in damages(image):
+            for damage in damages(notes.unsealed(image)):
                 yield _finding(damage)
     yield from clashes
     yield from notes.findings()
@@ -136,6 +137,14 @@ class _Notes:
             self._name(thread)
         return suspects
 
+    def unsealed(self, image: ThreadImage) -> ThreadImage:
+        """The image, empty where an encrypting serializer wrote it: that is no damage."""
+        sealed = [row for row in image.checkpoints if "+" in row.unreadable]
+        if not sealed:
+            return image
+        self._note("encrypted", (image.thread_id, *sealed[-1].key))
+        return ThreadImage(image.thread_id)
+
     def _name(self, thread: str) -> None:
         if thread.isascii() and thread.lstrip("-").isdigit():
             self._note("integer-id", (thread, "", ""))
@@ -158,6 +167,11 @@ class _Notes:
 
 
 _NOTES = {
+    "encrypted": (
+        "{n} threads are encrypted and were not judged",
+        "nothing: what their checkpoints need of one another cannot be seen from here",
+        "the application's own saver reads them; retention here leaves them alone",
+    ),
     "dead-namespace": (
         "{n} namespaces of subgraph calls whose calling checkpoint is gone",
         "nothing can reach their rows any more, and they stay for ever",

@@ -147,6 +147,14 @@ class SqliteDatabase:
                     f"{self.path}: the table {table} has no column {', '.join(missing)}; "
                     "this layout is not known to savermark"
                 )
+        with self._told():
+            for table in _NEEDED:  # in the index such ids stand behind all text
+                odd = f"SELECT 1 FROM {table} WHERE thread_id >= x'' LIMIT 1"
+                if self._connection.execute(odd).fetchone():
+                    raise Unsupported(
+                        f"{self.path}: the table {table} has thread ids that are not text, "
+                        "which no saver reads: give those rows text ids first"
+                    )
         return columns
 
 

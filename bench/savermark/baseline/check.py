@@ -92,7 +92,8 @@ def _notes(found: Sequence[tuple[Entry, Sequence[Probe]]]) -> Iterator[str]:
                 f"{len(probes)} processes; all of them have to agree."
             )
         if entry.unsteady:
-            yield f"{entry.case.case_id}: not steady, and not compared: {', '.join(entry.unsteady)}."
+            names = ", ".join(entry.unsteady)
+            yield f"{entry.case.case_id}: not steady, and not compared: {names}."
         for note in probes[0].notes:
             yield f"{entry.case.case_id}: {note}."
 

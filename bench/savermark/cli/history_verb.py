@@ -111,7 +111,7 @@ def _frame(lines: list[Version]) -> pd.DataFrame:
 
 
 def _shown(line: Version) -> dict[str, Any]:
-    walk, times = line.probe.counts.get("walk own", {}), line.times.get("walk own")
+    walk = line.probe.counts.get("walk own", {})
     return {
         "version": line.version,
         "walk_statements": walk.get("statements"),
@@ -120,5 +120,6 @@ def _shown(line: Version) -> dict[str, Any]:
         "walk_values": walk.get("values"),
         "stored_rows": sum(v for k, v in line.probe.storage.items() if k.endswith(" rows")),
         "stored_bytes": sum(v for k, v in line.probe.storage.items() if k.endswith(" bytes")),
-        "walk_ratio_to_newest": round(times.ratio, 3) if times else None,
+        "walk_time_to_base": line.to_base.value if line.to_base else None,
+        "walk_time_to_newest": line.to_newest.value if line.to_newest else None,
     }

@@ -69,16 +69,16 @@ def _counts(
 
 
 def _ratios(axes: Axes, lines: Sequence[Version]) -> None:
-    """The walk's time as a ratio to the newest release, with the range over the rounds."""
-    timed = [(at, line.times["walk own"]) for at, line in enumerate(lines) if line.times]
-    for at, times in timed:
-        axes.plot([at], [times.ratio], "o", color=VERMILLION, markersize=4.6)
-        if times.low is not None and times.high is not None:
-            axes.plot([at, at], [times.low, times.high], color=VERMILLION, linewidth=1.4)
+    """The walk's time as a ratio to the base class's walk, with the range over the rounds."""
+    timed = [(at, line.to_base) for at, line in enumerate(lines) if line.to_base]
+    for at, ratio in timed:
+        axes.plot([at], [ratio.value], "o", color=VERMILLION, markersize=4.6)
+        if ratio.low is not None and ratio.high is not None:
+            axes.plot([at, at], [ratio.low, ratio.high], color=VERMILLION, linewidth=1.4)
     axes.axhline(1, color=MUTED, linewidth=0.8)
-    top = max([times.high or times.ratio for _, times in timed], default=1)
+    top = max([ratio.high or ratio.value for _, ratio in timed], default=1)
     axes.set_ylim(0, max(top, 1) * 1.15)
-    axes.set_ylabel("time of a walk / newest")
+    axes.set_ylabel("time / base walk's")
     _releases(axes, [line.version for line in lines])
 
 

@@ -3,7 +3,7 @@
 from savermark.tracking.measure import Skipped, track
 from savermark.tracking.store import (
     HISTORY_VERSION,
-    Times,
+    Ratio,
     Version,
     history_file,
     merged,
@@ -13,8 +13,8 @@ from savermark.tracking.store import (
 
 __all__ = [
     "HISTORY_VERSION",
+    "Ratio",
     "Skipped",
-    "Times",
     "Version",
     "history_file",
     "merged",

@@ -17,7 +17,7 @@ from savermark.runner import Planned, Progress, RunPlan, Silent, check_plan
 from savermark.runner.probes import probe_case
 from savermark.runner.run import start_services, terminable
 from savermark.runner.scratch import scratch_folder
-from savermark.tracking.store import Times, Version
+from savermark.tracking.store import Ratio, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,34 +108,35 @@ def _line(made: Install, probes: Sequence[Probe], newest: Sequence[Probe], to: I
     first = probes[0]
     if any((p.counts, p.storage) != (first.counts, first.storage) for p in probes):
         raise BackendError(f"{made.title}: its counts differ from process to process")
-    times = {
-        f"walk {walk}": _times([_ns(p, walk) for p in probes], [_ns(p, walk) for p in newest], to)
-        for walk in (OWN, "base")
-        if all(p.pairs for p in (*probes, *newest))
-    }
-    return Version(
+    pairs = [probe.pairs for probe in probes if probe.pairs]
+    beside = [probe.pairs for probe in newest if probe.pairs]
+    line = Version(
         package=made.distribution,
         version=made.version,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         probe=replace(first, pairs=None),
-        times=times,
+        newest=to.version,
+    )
+    if len(pairs) != len(beside) or not pairs:  # a workload without a walk
+        return line
+    return replace(
+        line,
+        walk_ns=statistics.median(_walk_ns(each) for each in pairs),
+        to_base=ratio_of([statistics.median(each.ratios) for each in pairs]),
+        to_newest=ratio_of([_walk_ns(a) / _walk_ns(b) for a, b in zip(pairs, beside, strict=True)]),
     )
 
 
-def _ns(probe: Probe, walk: str) -> float:
-    pairs: Pairs | None = probe.pairs
-    assert pairs is not None
-    return statistics.median(pairs.tested_ns if walk == OWN else pairs.reference_ns)
+def _walk_ns(pairs: Pairs) -> float:
+    return statistics.median(pairs.tested_ns)
 
 
-def _times(mine: Sequence[float], newest: Sequence[float], to: Install) -> Times:
-    ratios = [a / b for a, b in zip(mine, newest, strict=True)]
-    several = len(ratios) > 1
-    return Times(
-        ns=statistics.median(mine),
-        to=to.version,
-        ratio=statistics.median(ratios),
-        low=min(ratios) if several else None,
-        high=max(ratios) if several else None,
-        rounds=len(ratios),
+def ratio_of(rounds: Sequence[float]) -> Ratio:
+    """The median of the rounds' ratios, and their extremes."""
+    several = len(rounds) > 1
+    return Ratio(
+        value=round(statistics.median(rounds), 4),
+        low=round(min(rounds), 4) if several else None,
+        high=round(max(rounds), 4) if several else None,
+        rounds=len(rounds),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from savermark.errors import ResultError
@@ -19,15 +19,10 @@ HISTORY_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Times of one walk: the median in ns, and its ratio to version `to`, measured in turn.
+class Ratio:
+    """The median ratio of some rounds; `low` and `high` are its extremes, None for one round."""
 
-    `low` and `high` are the least and the greatest ratio of a round; None without a second round.
-    """
-
-    ns: float
-    to: str
-    ratio: float
+    value: float
     low: float | None
     high: float | None
     rounds: int
@@ -35,13 +30,22 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One release of a package, as it was probed."""
+    """One release of a package, as it was probed.
+
+    `to_base` is the time of the saver's own walk as a ratio to the base class's walk, which took
+    turns with it in the same process; `to_newest` the same walk's time as a ratio to that of the
+    release `newest`, in the process beside it. The first hardly feels a busy machine, the second
+    does: its range tells how much.
+    """
 
     package: str
     version: str
     measured_at: str  # ISO 8601, UTC
     probe: Probe
-    times: dict[str, Times] = field(default_factory=dict)  # by walk
+    newest: str = ""
+    walk_ns: float | None = None  # the median, on the machine of that day
+    to_base: Ratio | None = None
+    to_newest: Ratio | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The line of the file."""
@@ -57,7 +61,10 @@ class Version:
             version=data["version"],
             measured_at=data["measured_at"],
             probe=Probe.from_json(data["probe"]),
-            times={walk: Times(**times) for walk, times in data["times"].items()},
+            newest=data["newest"],
+            walk_ns=data["walk_ns"],
+            to_base=Ratio(**data["to_base"]) if data["to_base"] else None,
+            to_newest=Ratio(**data["to_newest"]) if data["to_newest"] else None,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from fix_threads import Hand, at, snapshot
 from savermark.backends.base import Location
 from savermark.backends.registry import get_backend
+from savermark.history.walks import walks
 from savermark.meter import count
 
 DEPTH = 60
@@ -50,12 +52,12 @@ def main() -> None:
         with store.saver() as saver:
             build(saver)
             store.settle()
-            base = BaseCheckpointSaver.get_delta_channel_history
-            calls = {
-                "base": lambda: base(saver, config=HEAD, channels=CHANNELS),
-                "native": lambda: native(saver),
-                "get_tuple": lambda: saver.get_tuple(HEAD),
+            calls: dict[str, Any] = {
+                name: partial(walk.history, saver, HEAD, CHANNELS)
+                for name, walk in walks().items()
+                if walk.supports(saver)
             }
+            calls["get_tuple"] = partial(saver.get_tuple, HEAD)
             seen = {name: count(saver, call).to_json() for name, call in calls.items()}
             sys.stdout.write(json.dumps(seen))
     finally:

@@ -12,7 +12,7 @@ from savermark.errors import UsageError
 from savermark.history.lineage import BlobRow, CheckpointRow, ThreadImage, WriteRow
 from savermark.retention.plan import checked_threads, plan_thread
 from savermark.retention.policy import parse_policy
-from savermark.retention.records import Fold, ThreadPlan
+from savermark.retention.records import Fold, Graft, ThreadPlan
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NULL_TASK = "00000000-0000-0000-0000-000000000000"
@@ -161,6 +161,24 @@ def test_a_duration_copy_keeps_what_it_copies() -> None:
     assert gone(found) == {"c1"} and found.kept[""].targets == {"c2", "c3"}
     both = plan(image(*rows), "keep-latest,duration-leaves")
     assert gone(both) == {"c1", "c3"} and both.kept[""].targets == {"c2"}
+
+
+def test_links_in_a_row_are_joined_one_after_the_other() -> None:
+    stamps = {"run_durations": {"r": 1}, "writes": {"runtime_run_duration": {}}}
+    rows = [
+        row("a1"),
+        row("b2", "a1", source="update", metadata=stamps),
+        row("c3", "b2", source="update", metadata=stamps),
+        row("d4", "c3", source="input"),
+        row("e5", "d4"),
+    ]
+    found = plan(image(*rows), "duration-leaves")
+    assert found.grafts == (Graft("", "b2", "a1", ("c3",)), Graft("", "c3", "a1", ("d4",)))
+    assert gone(found) == {"b2", "c3"} and found.detached == frozenset()
+    kept = plan(image(*rows), "duration-leaves", protect=["b2"])
+    assert kept.grafts == (Graft("", "c3", "b2", ("d4",)),) and gone(kept) == {"c3"}
+    short = plan(image(*rows), "keep-latest,duration-leaves")
+    assert gone(short) == {"a1", "b2", "c3", "d4"} and short.detached == {("", "e5")}
 
 
 def test_nothing_and_nobody() -> None:
@@ -487,6 +505,8 @@ def test_compact_leaves_channels_alone_that_hold_nothing() -> None:
     assert plan(image(*rows), "compact").folds == (Fold("", "c2", ("a",)),)
     silent = (row("c1", None, "e", "e"), row("c2", "c1", "e"))
     assert plan(image(*silent), "compact").folds == (Fold("", "c2", ("e",)),)
+    never = (row("c1", None, "e"), row("c2", "c1", "e"))
+    assert plan(image(*never), "compact").folds == (Fold("", "c2", ("e",)),)
 
 
 # --- arguments ----------------------------------------------------------------------------------

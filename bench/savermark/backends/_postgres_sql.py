@@ -203,6 +203,11 @@ FROM unnest(%(names)s::text[], %(relations)s::oid[]) AS wanted(name, relation)
 CROSS JOIN LATERAL pgstattuple(wanted.relation) AS found GROUP BY wanted.name
 """
 
+# The same, passing over the pages that hold no dead rows: free space there is what is on the map.
+FREE_ROUGHLY = FREE.replace("pgstattuple(", "pgstattuple_approx(").replace(
+    "found.free_space", "found.approx_free_space"
+)
+
 # Every relation of ours that has pages: tables, their indexes, TOAST tables and its indexes.
 _RELATIONS = """
 WITH heap AS (

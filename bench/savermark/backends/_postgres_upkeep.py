@@ -156,15 +156,19 @@ def _forget(file: Path) -> None:
 
 
 def free_bytes(
-    connection: psycopg.Connection, sizes: Sequence[tuple[Any, ...]]
+    connection: psycopg.Connection, sizes: Sequence[tuple[Any, ...]], *, roughly: bool = False
 ) -> list[tuple[str, int]]:
-    """Free and dead bytes of each table with its TOAST; nothing without the extension."""
+    """Free and dead bytes of each table with its TOAST; nothing without the extension.
+
+    `roughly` reads only the pages that may hold dead rows.
+    """
     if not has_extension(connection, "pgstattuple"):
         return []
     relations = [(row[0], oid) for row in sizes for oid in row[4:6] if oid]
     names, oids = zip(*relations, strict=True)
     return connection.execute(
-        queries.FREE, {"names": list(names), "relations": list(oids)}
+        queries.FREE_ROUGHLY if roughly else queries.FREE,
+        {"names": list(names), "relations": list(oids)},
     ).fetchall()
 
 

@@ -102,7 +102,7 @@ class PostgresDatabase:
     def footprint(self) -> list[FootprintRow]:
         """Heap, TOAST and index bytes of each table, their total, and what of them is free.
 
-        What is free is measured where the extension pgstattuple is installed; else it is left out.
+        What is free is told where the extension pgstattuple is installed; else it is left out.
         """
         tables = {kept.name: table for table, kept in queries.KEPT.items()}
         with self._told():
@@ -111,7 +111,7 @@ class PostgresDatabase:
             ).fetchall()
             free = []
             with suppress(psycopg.errors.InsufficientPrivilege):
-                free = upkeep.free_bytes(self._connection, sizes)
+                free = upkeep.free_bytes(self._connection, sizes, roughly=True)
         parts = [
             FootprintRow(component, tables.get(row[0]), size)
             for row in sizes

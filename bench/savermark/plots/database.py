@@ -143,7 +143,7 @@ def _threads(document: Document) -> tuple[Figure, str]:
         BLUE,
     )
     share = sum(row["logical_bytes"] for row in rows) / max(document["totals"]["logical_bytes"], 1)
-    return figure, f"These {len(rows)} hold {share:.0%} of all payload."
+    return figure, f"These {len(rows)} hold {share:.1%} of all payload."
 
 
 _PICTURES: tuple[tuple[str, str, Callable[[Document], tuple[Figure, str]]], ...] = (

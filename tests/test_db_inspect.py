@@ -17,6 +17,7 @@ import pytest
 from fix_databases import Left, identity
 from fix_threads import snapshot
 from savermark.cli import run
+from savermark.cli.db_verb import VERBS
 from savermark.database.ages import LABELS, Calendar
 from savermark.database.document import SECTIONS, inspection_document
 from savermark.database.inspect import GRACE, Inspection, Largest, inspect
@@ -406,3 +407,13 @@ def test_a_thread_that_is_not_there_is_told(left: Left, capsys: pytest.CaptureFi
     fill(left)
     assert run(["db", "inspect", left.uri, "--thread", "thread 9"]) == 2
     assert "no thread 'thread 9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_one_line_of_help_and_an_example(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["db", verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"savermark db {verb}" in text.partition("Example")[2]
+    assert len(VERBS[verb]) < 90

@@ -40,10 +40,11 @@ def test_the_wheel_brings_its_workloads(empty_environment: Path) -> None:
     listed = _run(
         empty_environment / "python",
         "-c",
-        "from savermark.spec import load_sandbox_workload, load_workload, workload_names\n"
-        "print(*(f'{n}:{len(load_workload(n))}' for n in workload_names()))\n"
-        "sandbox = workload_names('sandbox')\n"
-        "print(*(f'{n}:{len(load_sandbox_workload(n))}' for n in sandbox))",
+        "from savermark.spec import *\n"
+        "loads = {'savers': load_workload, 'sandbox': load_sandbox_workload,"
+        " 'walks': load_walk_workload}\n"
+        "for family, load in loads.items():\n"
+        "    print(*(f'{name}:{len(load(name))}' for name in workload_names(family)))",
     )
     shipped = {path.stem for path in (ROOT / "workloads").glob("[!_]*.toml")}
     assert {entry.split(":")[0] for entry in listed.split()} == shipped

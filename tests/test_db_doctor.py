@@ -257,3 +257,15 @@ def test_exit_codes_and_documents(left: Left, capsys: pytest.CaptureFixture[str]
         assert run(["db", "doctor", left.uri, "--format", fmt, "-q"]) == 3
         assert "broken-chain" in capsys.readouterr().out
     assert run(["db", "doctor", left.uri, "--thread", "none"]) == 2
+
+
+def test_what_the_saver_itself_pruned_is_sound(left: Left) -> None:
+    if left.name == "sqlite":
+        pytest.skip("SqliteSaver does not prune")
+    hand, parent = left.hand("a"), None
+    for place, name in enumerate(IDS):
+        hand.put(name, parent, {"x": [place]}).write(name, ("x", [place]))
+        parent = name
+    left.saver.prune(["a"], strategy="keep_latest")
+    assert left.sql("SELECT count(*) FROM checkpoints") == [(1,)]
+    assert found(left, everything=True, values=True) == []

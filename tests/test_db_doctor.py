@@ -8,12 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from fix_databases import Left, identity
 from fix_threads import Hand, Kept, snapshot
 from savermark.cli import run
+from savermark.database.base import Space
 from savermark.database.doctor import Finding, diagnose
+from savermark.database.links import head_of
 from savermark.database.opening import open_database
 from savermark.graphs import build_graph
 from savermark.graphs.play import play
@@ -269,3 +273,53 @@ def test_what_the_saver_itself_pruned_is_sound(left: Left) -> None:
     left.saver.prune(["a"], strategy="keep_latest")
     assert left.sql("SELECT count(*) FROM checkpoints") == [(1,)]
     assert found(left, everything=True, values=True) == []
+
+
+NAMES = [f"c{number}" for number in range(7)]
+LINKS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([None, "gone", *NAMES]), min_size=1)
+
+
+@given(LINKS)
+def test_links_are_judged_as_a_walk_finds_them_and_no_suspect_is_missed(
+    links: dict[str, str | None],
+) -> None:
+    rows = tuple(CheckpointRow("", name, parent, {}) for name, parent in links.items())
+    told = list(damages(ThreadImage("t", rows)))
+    circles = {frozenset(_circle(name, links)) for name in links} - {frozenset()}
+    inside = frozenset().union(*circles)
+    broken = {name for name, parent in links.items() if parent and parent not in links}
+    above = {
+        name
+        for name, parent in links.items()
+        if parent in links and parent > name and name not in inside
+    }
+    found = {kind: {each.checkpoint_id for each in told if each.kind == kind} for kind in KINDS}
+    assert found == {
+        "broken-chain": broken,
+        "parent-above-child": above,
+        "cycle": {max(circle) for circle in circles},
+    }
+    space = Space("t", "", max(links), {name: (parent, 0) for name, parent in links.items()})
+    head = head_of(space)
+    assert head.sound or told or head.tips > 1 or head.roots > 1
+    assert not (told and head.sound)
+    assert head.circle == bool(inside.intersection(_ancestors(max(links), links)))
+
+
+KINDS = ("broken-chain", "parent-above-child", "cycle")
+
+
+def _ancestors(name: str, links: dict[str, str | None]) -> list[str]:
+    """A checkpoint and its stored ancestors, each once."""
+    seen: list[str] = []
+    at: str | None = name
+    while at in links and at not in seen:
+        seen.append(at)
+        at = links[at]
+    return seen
+
+
+def _circle(name: str, links: dict[str, str | None]) -> list[str]:
+    """The circle that a checkpoint lies on, if any."""
+    line = _ancestors(name, links)
+    return line if links[line[-1]] == name else []

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from fix_threads import STORES, Kept
 from savermark.backends.base import Location
 from savermark.backends.registry import get_backend
-from savermark.contract.graphs import MODES
+from savermark.contract.graphs import MODES, chat
 from savermark.contract.report import ContractBroken, as_markdown, as_text
 from savermark.contract.run import RULES, Row, arun_contract, run_contract
 from savermark.contract.scenarios import SCENARIOS
@@ -20,12 +23,12 @@ from savermark.history.arows import arow_access
 from savermark.history.lineage import keep_all
 from savermark.history.rows import row_access
 from savermark.retention.apply import apply
+from savermark.retention.findings import CHECKS
 from savermark.retention.policy import parse_policy
 from savermark.retention.records import Applied, ThreadPlan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
 
 def by_policy(policy: str) -> Any:
@@ -282,3 +285,20 @@ def test_the_markdown_has_a_row_a_scenario() -> None:
     assert len(lines) == 2 + 4
     assert lines[2].startswith("| A: a thread that grows | full | 1 of 18 checkpoints are left |")
     assert "latest resume: the newest state" in lines[3]
+
+
+def test_the_docs_name_every_scenario_and_check_and_their_example_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "contract.md").read_text(encoding="utf-8")
+    for name in [*CHECKS.values(), *SCENARIOS]:
+        assert re.search(rf"^\|.*\b{name}\b", text, re.MULTILINE), name
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    saver = InMemorySaver()
+    graph = chat("delta", []).compile(checkpointer=saver)
+    for word in ("one", "two", "three"):
+        given = {"messages": [HumanMessage(word, id=word)]}
+        graph.invoke(given, {"configurable": {"thread_id": "thread-1"}})
+    exec(example[1], {"saver": saver, "graph": graph})
+    assert "ok: 1 threads read back as promised" in capsys.readouterr().out

@@ -42,6 +42,7 @@ from savermark.retention.digest import contributions, judged, stored_evidence, v
 from savermark.retention.duration import persist_run_durations
 from savermark.retention.leftovers import leftovers
 from savermark.retention.places import abranch_point, branch_point
+from savermark.retention.plan import plans
 from savermark.retention.policy import parse_policy
 from savermark.retention.records import Applied, ThreadPlan
 from savermark.retention.verify import (
@@ -262,8 +263,8 @@ def test_a_right_policy_passes(kept: Kept, mode: Any, policy: str) -> None:
         copy = clone(kept, thread)
         before = snapshot_promises(kept.saver, [copy], protect=[ids[1]], graph=known)
         done = pruned(kept, copy, policy, protect=[ids[1]])
-        for plans in (done, None, {copy: [ids[1], ids[5]]}):
-            verification = verify_retention(before, kept.saver, plans=plans)
+        for told in (done, None, {copy: [ids[1], ids[5]]}):
+            verification = verify_retention(before, kept.saver, plans=told)
             assert verification.ok, verification.as_text()
             assert {check.check for check in verification.checks} == set(CHECKS)
 
@@ -468,8 +469,8 @@ def test_support_rows_may_read_wrong(kept: Kept) -> None:
     with kept.rows.transaction(hand.thread) as txn:
         txn.reparent("", "c3", None)
     plan = ThreadPlan(hand.thread, kept={"": needed})
-    for plans in (plan, None, {hand.thread: ["c4"]}):
-        verification = verify_retention(before, kept.saver, plans=plans)
+    for told in (plan, None, {hand.thread: ["c4"]}):
+        verification = verify_retention(before, kept.saver, plans=told)
         assert verification.ok, verification.as_text()
     wrong = ThreadPlan(hand.thread, kept={"": KeepSet(needed, needed)})
     assert "values" in failed(verify_retention(before, kept.saver, plans=wrong))
@@ -605,6 +606,33 @@ def test_batches_are_read_one_at_a_time(kept: Kept) -> None:
     assert all(len(kept.rows.image(name).checkpoints) == 1 for name in names)
 
 
+def test_a_plan_known_beforehand_saves_reads(kept: Kept) -> None:
+    graph = family("delta", []).compile(checkpointer=kept.saver)
+    thread = thread_id()
+    ids = say(graph, thread, "one", "two", "three", f"{ASK} me")
+    policy = parse_policy("keep-latest")
+
+    def planned(threads: list[str]) -> Any:
+        return plans(kept.rows, policy, threads=threads, protect=[ids[1]])
+
+    def prune(threads: list[str], protect: Any) -> Any:
+        return apply(kept.rows, policy, threads=threads, protect=protect)
+
+    every = snapshot_promises(kept.saver, [thread], graph=graph, protect=[ids[1]])
+    some = snapshot_promises(kept.saver, [thread], graph=graph, plans=list(planned([thread])))
+    few, all_of_them = (each.threads[thread].readings for each in (some, every))
+    assert len(few) < len(all_of_them) / 3
+    assert {key: all_of_them[key] for key in few} == dict(few)
+    options: Any = {"graph": graph, "protect": [ids[1]], "planned": planned}
+    (found,) = verified(kept.saver, prune, [thread], **options)
+    assert found.ok, found.as_text()
+    (check,) = [each for each in found.checks if each.check == "pending"]
+    assert "2 checkpoints wait for an answer" in check.detail  # the root, and the subgraph
+    with kept.rows.transaction(thread) as txn:
+        txn.delete_writes(row.key for row in txn.image().writes)
+    assert not verify_retention(some, kept.saver).ok
+
+
 def test_async_says_the_same(tmp_path: Any) -> None:
     async def run() -> tuple[Verification, Verification, list[Verification]]:
         async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "v.db")) as saver:
@@ -623,7 +651,12 @@ def test_async_says_the_same(tmp_path: Any) -> None:
 
             done = await prune(["t1"], ())
             right = await averify_retention(before, saver, plans=done)
-            batches = [each async for each in averified(saver, prune, ["t2"], graph=graph)]
+            batches = [
+                each
+                async for each in averified(
+                    saver, prune, ["t2"], graph=graph, planned=lambda threads: None
+                )
+            ]
             await saver.conn.execute("DELETE FROM writes WHERE thread_id = 't1'")
             wrong = await averify_retention(before, saver, plans=done)
             return right, wrong, batches

@@ -214,6 +214,8 @@ def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
             found.add("failed", f"{where} reads back different through the graph")
     channels = {name for key in promised for name in before.readings[key].values}
     note = f"{count} checkpoints, {len(channels)} channels"
+    unread = len(scope.targets & before.keys - before.readings.keys())
+    note += f"; {unread} were not read before" * bool(unread)
     support = len(scope.support & after.keys)
     found.notes.append(note + f"; {support} more stay as support" * bool(support))
     return found

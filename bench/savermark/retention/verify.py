@@ -215,15 +215,20 @@ def verified(
     protect: Collection[str] = (),
     graph: Any = None,
     channels: Mapping[str, Any] | None = None,
+    planned: Callable[[list[str]], Told] | None = None,
     batch: int = BATCH,
 ) -> Iterator[Verification]:
     """Read, prune and verify a batch of threads at a time, so that memory does not grow.
 
-    `prune(threads, protect)` may say what it did (see `verify_retention`).
+    `prune(threads, protect)` may say what it did (see `verify_retention`). Where `planned(threads)`
+    says beforehand what will stay addressable, only that is read, and not every checkpoint.
     """
     named([] if not isinstance(threads, (str, bytes)) else threads)
     for part in chunks(threads, batch):
-        before = snapshot_promises(saver, part, protect=protect, graph=graph, channels=channels)
+        plans = _taken(planned(part)) if planned else None
+        before = snapshot_promises(
+            saver, part, protect=protect, graph=graph, channels=channels, plans=plans
+        )
         yield verify_retention(before, saver, plans=_taken(prune(part, protect)))
 
 
@@ -235,13 +240,16 @@ async def averified(
     protect: Collection[str] = (),
     graph: Any = None,
     channels: Mapping[str, Any] | None = None,
+    planned: Callable[[list[str]], Told | Awaitable[Told]] | None = None,
     batch: int = BATCH,
 ) -> AsyncIterator[Verification]:
     """The async twin of `verified`; `prune` may be a coroutine function."""
     named([] if not isinstance(threads, (str, bytes)) else threads)
     for part in chunks(threads, batch):
+        plans = planned(part) if planned else None
+        plans = _taken(await plans if inspect.isawaitable(plans) else plans)
         before = await asnapshot_promises(
-            saver, part, protect=protect, graph=graph, channels=channels
+            saver, part, protect=protect, graph=graph, channels=channels, plans=plans
         )
         done = prune(part, protect)
         told = await done if inspect.isawaitable(done) else done

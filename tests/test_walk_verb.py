@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
+from fix_results import FakeCase
 from savermark.cli import run
 from savermark.errors import UsageError
 from savermark.frame import load_runs, to_frame
@@ -217,6 +218,26 @@ def test_the_least_bytes_within_the_budget_are_chosen() -> None:
     (answer,) = recommend(choices, 1e9)
     assert "no snapshot needed: 1.00 MB a thread" in str(answer)
     assert [choice.frequency for choice in answer.choices] == [None, 100, 50, 10]
+
+
+def test_a_conversations_choices(fake_run: Callable[..., Path]) -> None:
+    """Of frequencies that are never reached one is left, and it is called no snapshot."""
+
+    def case(frequency: int, heavier: float) -> FakeCase:
+        name = f"every-{frequency}"
+        return FakeCase(workload=name, snapshot_frequency=frequency, heavier=heavier)
+
+    def found(*cases: FakeCase) -> list[int | None]:
+        choices = choices_of(*load_runs(fake_run("-".join(c.workload for c in cases), cases=cases)))
+        assert all(c.high_ns is not None and c.high_ns >= c.read_ns for c in choices)
+        assert all(c.stored_bytes > 0 for c in choices)
+        return [c.frequency for c in choices]
+
+    assert found(case(5, 4), case(50, 2), case(500, 1), case(1_000_000, 1)) == [5, 50, None]
+    assert found(case(5, 4), case(500, 2), case(1_000_000, 1)) == [5, 500, None]
+    assert found(case(5, 4), case(50, 2)) == [5, 50]
+    full = FakeCase(workload="full", mode="full")
+    assert found(case(5, 4), full, case(50, 2)) == [5, 50]
 
 
 def test_one_frequency_is_no_choice() -> None:

@@ -33,6 +33,8 @@ COLUMNS = (
     "exact",
 )
 _KEYS = ["workload", "variant", "backend"]
+_NEVER = 1_000_000  # updates that no conversation of ours makes
+_SAME_BYTES = 0.001  # version strings end in a random number of varying length
 
 
 def walk_table(runs: Sequence[RunResult]) -> pd.DataFrame:
@@ -137,17 +139,33 @@ def _saver_choices(run: RunResult) -> list[Choice]:
     table = table[table["bytes_per_thread"].notna() & table["get_state_warm_p50_ns"].notna()]
     if table.empty:
         return []
-    return [
-        Choice(
-            backend=row.backend,
-            walk="native",
-            frequency=_whole(row.snapshot_frequency),
-            stored_bytes=row.bytes_per_thread,
-            read_ns=row.get_state_warm_p50_ns,
-            high_ns=None,
-        )
-        for row in table[table["turns"] == table["turns"].max()].itertuples()
-    ]
+    table = table[table["turns"] == table["turns"].max()]
+    times = build("samples", [run])
+    reads = times[(times["op"] == "get_state") & (times["temperature"] == "warm")]
+    reads = reads[(reads["phase"] == "loaded") & ~reads["warmup"].astype(bool)]
+    samples = {key: rows["ns"].to_numpy(dtype=float) for key, rows in reads.groupby(_KEYS)}
+    found = []
+    for backend, rows in table.groupby("backend", sort=False):
+        rows = rows.sort_values("snapshot_frequency")
+        # A frequency that the conversation never reaches stores what the greatest one stores.
+        bare = rows["bytes_per_thread"].iloc[-1] * (1 + _SAME_BYTES)
+        last = (rows["bytes_per_thread"] <= bare).tolist().index(True)
+        reached = last == len(rows) - 1 and rows["snapshot_frequency"].iloc[-1] < _NEVER
+        for place, row in enumerate(rows.to_dict("records")[: last + 1]):
+            key = (row["workload"], row["variant"], row["backend"])
+            found.append(
+                Choice(
+                    backend=str(backend),
+                    walk="native",
+                    frequency=None
+                    if place == last and not reached
+                    else _whole(row["snapshot_frequency"]),
+                    stored_bytes=row["bytes_per_thread"],
+                    read_ns=row["get_state_warm_p50_ns"],
+                    high_ns=stats.median_interval(samples[key]).high,
+                )
+            )
+    return found
 
 
 def _whole(value: Any) -> int | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import _messages_delta_reducer
 
 from fix_threads import STORES, Kept
 from savermark.backends.base import Location
@@ -19,13 +20,16 @@ from savermark.contract.report import ContractBroken, as_markdown, as_text
 from savermark.contract.run import RULES, Row, arun_contract, run_contract
 from savermark.contract.scenarios import SCENARIOS
 from savermark.errors import UsageError
+from savermark.graphs.channels import extend_all
 from savermark.history.arows import arow_access
 from savermark.history.lineage import keep_all
 from savermark.history.rows import row_access
 from savermark.retention.apply import apply
 from savermark.retention.findings import CHECKS
+from savermark.retention.fold import reducer_fold
 from savermark.retention.policy import parse_policy
 from savermark.retention.records import Applied, ThreadPlan
+from savermark.retention.savers import RetainingInMemorySaver
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -101,6 +105,31 @@ def test_keep_latest_passes_every_scenario(kept: Kept, mode: Any) -> None:
     left = {row.scenario: int(row.detail.split()[0]) for row in rows if row.check == "prune"}
     had = {row.scenario: int(row.detail.split()[2]) for row in rows if row.check == "prune"}
     assert all(left[key] < had[key] for key in SCENARIOS)  # each scenario lets something go
+
+
+def test_compact_passes_every_scenario(kept: Kept) -> None:
+    """Folded onto the kept checkpoints, nothing else is needed: as few stay as in full mode."""
+    reducers = dict.fromkeys(("facts", "log", "steps"), extend_all)
+
+    def prune(saver: Any, threads: list[str], protect: Collection[str]) -> list[Applied]:
+        fold = reducer_fold({"messages": _messages_delta_reducer, **reducers}, saver)
+        policy = parse_policy("compact")
+        return list(apply(row_access(saver), policy, threads=threads, protect=protect, fold=fold))
+
+    rows = list(run_contract(kept.saver, prune, modes=["delta"]))
+    assert all(row.ok for row in rows), told(rows)
+    left = {row.scenario: row.detail.split()[0] for row in rows if row.check == "prune"}
+    assert left["D"] == left["A"] == "1"
+    assert left["H"] == "2"
+
+
+def test_a_saver_that_prunes_itself_passes_where_nothing_is_protected() -> None:
+    def prune(saver: Any, threads: list[str], protect: Collection[str]) -> None:
+        saver.prune(threads, strategy="keep_latest")
+
+    chosen = ["A", "D", "E1", "E2", "G2", "I2"]
+    rows = list(run_contract(RetainingInMemorySaver(), prune, scenarios=chosen))
+    assert all(row.ok for row in rows), told(rows)
 
 
 def test_a_prune_that_tells_nothing_passes_too() -> None:

@@ -136,7 +136,10 @@ def test_the_branch_step_runs_as_written(tmp_path: Path, monkeypatch: pytest.Mon
     steps = workflow["jobs"]["branch-against-base"]["steps"]
     call = next(step["run"] for step in steps if "savermark ab" in step.get("run", ""))
     call = call.replace('"$BASE"', "installed").replace("--b .", "--b installed")
-    small = "--set turns=2 --set threads=1 --set measure.cold=false --repetitions 1 --threshold 99 --out ab"
+    small = (
+        "--set turns=2 --set threads=1 --set measure.cold=false "
+        "--repetitions 1 --threshold 99 --out ab"
+    )
     summary = tmp_path / "summary.md"
     done = subprocess.run(
         ["bash", "-e", "-c", call.replace(" chat ", f" chat {small} ")],

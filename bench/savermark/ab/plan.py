@@ -65,6 +65,11 @@ def _drawn(draw: random.Random) -> tuple[Side, ...]:
     return SIDES if draw.random() < 0.5 else SIDES[::-1]
 
 
+def foreign(cases: Sequence[BaseCase]) -> set[str]:
+    """The savers named `package.module:factory`: they may be in the sides' environments only."""
+    return {case.backend for case in cases if ":" in case.backend}
+
+
 def planned(step: Step) -> Planned:
     """The trial of a step, as the runner takes it; a probe counts as repetition 0."""
     return Planned(step.case, step.repetition or 0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from savermark.ab.plan import SIDES, AbPlan, Step, plan_steps, planned
+from savermark.ab.plan import SIDES, AbPlan, Step, foreign, plan_steps, planned
 from savermark.ab.store import AbResult, append_probe, create_ab, load_ab
 from savermark.errors import BackendError
 from savermark.probe import Ask, Probe
@@ -29,19 +29,28 @@ def run_ab(plan: AbPlan, out: Path, progress: Progress | None = None) -> AbResul
 
     Raises a `SavermarkError` before the first process for what would make the run useless.
     """
-    check_plan(plan.run)
-    told = progress or Silent()
+    elsewhere = foreign(plan.run.cases)
+    check_plan(plan.run, elsewhere)
     prepare_folder(out)
+    try:
+        return _run(plan, out, progress or Silent(), elsewhere)
+    finally:
+        with suppress(OSError):  # it holds something: only an empty folder is no result
+            out.rmdir()
+
+
+def _run(plan: AbPlan, out: Path, told: Progress, elsewhere: set[str]) -> AbResult:
     with locked(out), terminable(), ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(plan.run.keep))
         create_ab(out, plan, {side: environment(plan.python(side), scratch) for side in SIDES})
         steps = plan_steps(plan.run)
-        trials = [planned(step) for step in steps]
-        servers = start_services(stack, trials, scratch, plan.run)
+        ours = [planned(step) for step in steps if step.case.backend not in elsewhere]
+        servers = start_services(stack, ours, scratch, plan.run)
         told.started(len(steps), 0)
         for done, step in enumerate(steps):
             told.trial_started(planned(step), done, len(steps))
-            dsn = servers[step.case.family][step.case.backend]
+            known = servers.get(step.case.family, {})
+            dsn = known.get(step.case.backend, plan.run.dsn)
             told.trial_finished(_take(plan, step, out, scratch, dsn), done + 1, len(steps))
         for side in SIDES:
             finish(out / side / RUN_FILE, 0, True)
@@ -67,8 +76,11 @@ def as_trial(probe: Probe) -> TrialResult:
 
 def environment(python: Path, scratch: Path) -> dict[str, Any]:
     """The facts that decide the numbers, as the interpreter of a side sees them."""
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        end = run_child({"kind": "environment"}, Path(folder), START_SECONDS, python=python)
+    try:
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            end = run_child({"kind": "environment"}, Path(folder), START_SECONDS, python=python)
+    except OSError as error:
+        raise BackendError(f"the environment of {python} does not start: {error}") from error
     if end.result is None:
         raise BackendError(f"the environment of {python} does not start: {end.cause}")
     return end.result

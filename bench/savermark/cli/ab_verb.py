@@ -87,7 +87,7 @@ def command(
     Each side has an environment of its own, which is kept for the next time; nothing is installed
     into yours. Exits 3 when B is worse, 4 when the two cannot be compared.
     """
-    from savermark.ab import AbPlan, backends_of, compare_ab, run_ab
+    from savermark.ab import AbPlan, backends_of, compare_ab, foreign, run_ab
     from savermark.cli.compare_verb import check_threshold, print_comparison
     from savermark.cli.progress import progress_for
     from savermark.compare import exit_code
@@ -104,7 +104,8 @@ def command(
         command=recorded_command(sys.argv[1:]),
     )
     if backends:  # wrong names are told before anything is built
-        check_plan(replace(plan, cases=_cases(workloads, backends, overrides)))
+        named = _cases(workloads, backends, overrides)
+        check_plan(replace(plan, cases=named), foreign(named))
     left, right = _built(a, cache, fresh, quiet), _built(b, cache, fresh, quiet)
     cases = _cases(workloads, backends or backends_of([left, right]), overrides)
     folder = out or RESULTS / f"{new_run_id()}-ab"

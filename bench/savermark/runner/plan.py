@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from savermark.errors import UsageError
@@ -43,8 +43,11 @@ class Planned:
     repetition: int
 
 
-def check_plan(plan: RunPlan) -> None:
-    """Raise `UsageError` or `BackendError` for what is wrong with a plan itself."""
+def check_plan(plan: RunPlan, elsewhere: Collection[str] = ()) -> None:
+    """Raise `UsageError` or `BackendError` for what is wrong with a plan itself.
+
+    Backends that are `elsewhere`, in the environment of another interpreter, cannot be looked at.
+    """
     if not plan.cases:
         raise UsageError("nothing to run: name a workload and a backend, or a --profile")
     names = [case.case_id for case in plan.cases]
@@ -56,7 +59,8 @@ def check_plan(plan: RunPlan) -> None:
     if plan.timeout_s is not None and not 0 < plan.timeout_s <= LONGEST_S:
         raise UsageError(f"timeout is {plan.timeout_s:g} s: give more than 0, at most {LONGEST_S}")
     for family, backend in dict.fromkeys((case.family, case.backend) for case in plan.cases):
-        get_family(family).check_backend(backend)
+        if backend not in elsewhere:
+            get_family(family).check_backend(backend)
 
 
 def plan_trials(plan: RunPlan) -> list[Planned]:

@@ -115,6 +115,8 @@ class SaverFamily(Family):
             get_backend(case.backend).attach(location).destroy()
 
     def reads_cold(self, case: BaseCase) -> bool:
+        if ":" in case.backend:  # a plain saver, and perhaps not one of this environment
+            return False
         capabilities = get_backend(case.backend).store_type.capabilities
         return bool(case.spec.measure.cold) and Capability.COLD in capabilities
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
@@ -24,7 +26,7 @@ from savermark.history.walks.cached import CachedWalk
 from savermark.history.walks.onepass import ONE_PASS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NAMES = tuple(walks())
 
@@ -527,3 +529,98 @@ def test_the_cache_answers_and_forgets(kept: Kept) -> None:
     assert (type(saver).prune is BaseCheckpointSaver.prune) == (
         type(kept.saver).prune is BaseCheckpointSaver.prune
     )
+
+
+# --- mixed into a saver -------------------------------------------------------------------------
+
+
+def test_mixed_into_each_kind_of_postgres_connection(kept: Kept) -> None:
+    """Pools, pipelines and connections with another row factory serve it, and a graph runs."""
+    if kept.name != "postgres":
+        pytest.skip("one store is enough")
+    from psycopg import Connection
+    from psycopg.rows import dict_row, tuple_row
+    from psycopg_pool import ConnectionPool
+
+    class FastPostgresSaver(OnePassHistory, PostgresSaver):
+        pass
+
+    hand, parent = kept.hand(), None
+    for number in range(60):
+        hand.put(f"c{number:02}", parent, moved="m").write(f"c{number:02}", ("m", number))
+        parent = f"c{number:02}"
+    config = at(hand.thread, parent)
+    expected = history(kept, hand.thread, str(parent), ["m"])
+    dsn = make_dsn(kept)
+    with Connection.connect(dsn, autocommit=True, row_factory=dict_row) as connection:
+        for factory in (dict_row, tuple_row):
+            connection.row_factory = factory  # type: ignore[assignment]
+            saver = FastPostgresSaver(connection)
+            assert saver.get_delta_channel_history(config=config, channels=["m"]) == expected
+        connection.row_factory = dict_row
+        with connection.pipeline() as pipe:
+            saver = FastPostgresSaver(connection, pipe)
+            for _ in range(8):
+                found = saver.get_delta_channel_history(config=config, channels=["m"])
+                assert found == expected
+            run(graph_of(saver), at(kept.hand().thread), "sync")
+    options: Any = {"autocommit": True, "row_factory": dict_row}
+    with ConnectionPool(dsn, min_size=1, max_size=2, kwargs=options) as pool:
+        pooled: Any = FastPostgresSaver(pool)
+        assert pooled.get_delta_channel_history(config=config, channels=["m"]) == expected
+        seen = run(graph_of(pooled), at(kept.hand().thread), "sync")
+    plain = graph_of(kept.saver)
+    assert all(plain.get_state(where).values == values for where, values in seen["states"])
+
+
+def make_dsn(kept: Kept) -> str:
+    """How to connect to the store's own database."""
+    info = kept.saver.conn.info  # type: ignore[attr-defined]
+    return f"{info.dsn} password={info.password}" if info.password else str(info.dsn)
+
+
+def test_postgres_takes_one_statement_on_a_line_and_few_on_forks(kept: Kept) -> None:
+    if kept.name != "postgres":
+        pytest.skip("counts what psycopg executes")
+    hand, parent = kept.hand(), None
+    for number in range(300):
+        name = f"c{number:03}"
+        hand.put(name, parent, {"n": snapshot(1)} if number == 290 else {}, moved="mn")
+        hand.write(name, ("m", number), ("n", number))
+        parent = name
+    config = at(hand.thread, parent)
+
+    def statements(channels: list[str]) -> int:
+        saver: Any = kept.saver
+        count, own = 0, saver._cursor
+
+        @contextmanager
+        def cursor(**options: Any) -> Iterator[Any]:
+            nonlocal count
+            count += 1
+            with own(**options) as lent:
+                yield lent
+
+        saver._cursor = cursor
+        try:
+            read_only = ONE_PASS.history(saver, config, channels)
+        finally:
+            del saver._cursor
+        assert read_only == history(kept, hand.thread, str(parent), channels)
+        return count
+
+    assert [statements(["m"]), statements(["n"]), statements(["m", "n"])] == [1, 1, 1]
+    hand.put("c200x", "c200", moved="m").write("c200x", ("m", "side"))
+    assert [statements(["m"]), statements(["n"])] == [2, 1]
+
+
+def test_async_saver_from_its_own_loop_is_refused(kept: Kept) -> None:
+    if kept.name == "memory":
+        pytest.skip("has both apis")
+
+    async def ask() -> None:
+        async with kept.store.asaver() as saver:
+            with pytest.raises(Unsupported, match="ahistory"):
+                ONE_PASS.history(saver, at("t"), ["m"])
+
+    asyncio.run(ask())

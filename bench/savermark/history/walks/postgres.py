@@ -26,9 +26,27 @@ Steps = Generator[Query, list[tuple[Any, ...]], Trail]
 
 CHUNK = 10_000  # links of one statement
 
-_ASK_EVERY = 8  # walks
-# The walks of savers whose tables are small (see `postgres_sql.Tables`); 0 once they are large.
-_walks: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_ASK_EVERY = 8  # walks, while a table is small
+
+
+class _Plans:
+    """What is known of the tables behind a saver (see `postgres_sql.text`)."""
+
+    __slots__ = ("grown", "parallel", "walks")
+
+    def __init__(self) -> None:
+        self.grown = self.walks = 0
+        self.parallel = False  # several tasks wrote one channel on one checkpoint: paths matter
+
+    def ask(self) -> bool:
+        """Whether this walk should ask."""
+        if self.grown == sql.ALL_GROWN:
+            return False
+        self.walks += 1
+        return self.walks % _ASK_EVERY == 1
+
+
+_plans: WeakKeyDictionary[Any, _Plans] = WeakKeyDictionary()
 
 
 @dataclass
@@ -40,6 +58,14 @@ class _Chain:
     runs: list[list[Write]] = field(default_factory=list)
     seed: tuple[Any, ...] = ()
     broken: str | None = None
+
+    def run(self, rows: list[tuple[Any, ...]], ids: str | None, loads: Loads) -> None:
+        """The writes of the next run, those of its checkpoints only."""
+        own = set((ids or "").split("\x01"))
+        if not own.issuperset([row[-4] for row in rows]):
+            rows = [row for row in rows if row[-4] in own]
+        name = self.channel
+        self.runs.append([(row[-3], name, loads((row[-2], row[-1]))) for row in rows])
 
     def end(self, told: list[Any], tag: str | None, blob: bytes | None, loads: Loads) -> None:
         """A run ended: at a stored value, a root, or a parent that must be looked for."""
@@ -98,76 +124,85 @@ async def awalk(saver: AsyncPostgresSaver, where: Where) -> Trail:
 
 def _steps(where: Where, loads: Loads, saver: Any) -> Steps:
     asked: dict[str, Any] = {"thread": str(where.thread), "space": where.space}
-    chains = yield from _line(where, asked, loads, saver)
+    plans = _plans.setdefault(saver, _Plans())
+    chains = yield from _line(where, asked, loads, plans)
     left = [chain for chain in chains if chain.next]
     if left:
-        left = yield from _runs(where, asked, left, loads)
+        left = yield from _runs(where, asked, left, loads, plans)
     seen: dict[str, set[str]] = {chain.channel: set() for chain in left}
     while left:
-        left = yield from _links(where, asked, left, loads, seen)
+        left = yield from _links(where, asked, left, loads, plans, seen)
     return Trail(
         {chain.channel: chain.history for chain in chains},
         {chain.channel: chain.broken for chain in chains if chain.broken},
     )
 
 
-def _tables(saver: Any) -> sql.Tables:
-    walks = _walks.get(saver, 1)
-    if not walks:
-        return sql.Tables.LARGE
-    _walks[saver] = walks + 1
-    return sql.Tables.ASKED if walks % _ASK_EVERY == 1 else sql.Tables.SMALL
-
-
 Part = Generator[Query, list[tuple[Any, ...]], list[_Chain]]
 
 
-def _line(where: Where, asked: dict[str, Any], loads: Loads, saver: Any) -> Part:
+def _line(where: Where, asked: dict[str, Any], loads: Loads, plans: _Plans) -> Part:
     """All channels from the target down, as far as the chain is a line."""
-    names, one = where.channels, len(where.channels) == 1
+    names, one, newest = where.channels, len(where.channels) == 1, where.id is None
     more: dict[str, Any] = {"channel": names[0]} if one else {"channels": list(names)}
-    if where.id is not None:
+    if not newest:
         more["id"] = where.id
-    tables = _tables(saver)
-    rows = yield sql.line(one=one, newest=where.id is None, tables=tables), asked | more
+    while True:
+        paths = plans.parallel
+        statement = sql.line(one=one, newest=newest, ask=plans.ask(), paths=paths)
+        rows = yield sql.text(statement, plans.grown), asked | more
+        # The ends of the runs come last, one a channel; an unknown target has none.
+        ends = [row for row in rows[-len(names) :] if row[0] < 0]
+        writes = _by(rows[: len(rows) - len(ends)], len(names))
+        if paths or not any(map(_several_tasks, writes)):
+            break
+        plans.parallel = True
     chains = [_Chain(name) for name in names]
-    if one:
-        name = names[0]
-        chains[0].runs.append([(t, name, loads((tag, b))) for n, t, tag, b in rows if n > 0])
-    else:
-        runs: list[list[Write]] = [[] for _ in names]
-        for n, task, tag, blob in rows:
-            if n > 0:
-                runs[n - 1].append((task, names[n - 1], loads((tag, blob))))
-        for chain, run in zip(chains, runs, strict=True):
-            chain.runs.append(run)
-    # The ends of the runs come last, one a channel; an unknown target has none.
-    for n, text, tag, blob in rows[-len(names) :]:
-        if n < 0:
-            told = json.loads(text)
-            if told[2] == 1:  # the target itself: its values are not asked for
-                tag, told[3] = None, False
-            chains[-n - 1].end(told, tag, blob, loads)
-            if not told[5]:
-                _walks[saver] = 0
+    for n, text, ids, tag, blob in ends:
+        told, chain = json.loads(text), chains[-n - 1]
+        if told[2] == 1:  # the target itself: its values are not asked for
+            tag, told[3] = None, False
+        chain.run(writes[-n - 1], ids, loads)
+        chain.end(told, tag, blob, loads)
+        if told[5] is not None:
+            plans.grown = told[5]
     return chains
 
 
-def _runs(where: Where, asked: dict[str, Any], left: list[_Chain], loads: Loads) -> Part:
+def _by(rows: list[tuple[Any, ...]], count: int) -> list[list[tuple[Any, ...]]]:
+    """The rows of each channel, by its number in front."""
+    if count == 1:
+        return [rows]
+    found: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
+    for row in rows:
+        found[row[0] - 1].append(row)
+    return found
+
+
+def _several_tasks(rows: list[tuple[Any, ...]]) -> bool:
+    """Whether some checkpoint has writes of more than one task; they stand before type and blob."""
+    names = {row[-4] for row in rows}
+    return len(names) < len(rows) and len({row[-4:-2] for row in rows}) > len(names)
+
+
+def _runs(
+    where: Where, asked: dict[str, Any], left: list[_Chain], loads: Loads, plans: _Plans
+) -> Part:
     """Further runs of the chains that have not ended; returns those that still have not."""
     starts = {chain.channel: {chain.next} for chain in left}
-    rows = yield sql.RUNS, asked | _starts(left)
-    runs: dict[tuple[int, int], list[Write]] = {}
-    ends: list[tuple[Any, ...]] = []
-    for n, turn, first, tag, blob in rows:
-        if n > 0:
-            name = left[n - 1].channel
-            runs.setdefault((n, turn), []).append((first, name, loads((tag, blob))))
-        else:
-            ends.append((turn, -n, json.loads(first), tag, blob))
-    for turn, n, told, tag, blob in sorted(ends, key=lambda end: end[:2]):
-        chain = left[n - 1]
-        chain.runs.append(runs.get((n, turn), []))
+    while True:
+        paths = plans.parallel
+        rows = yield sql.text(sql.runs(paths=paths), plans.grown), asked | _starts(left)
+        runs: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+        for row in rows:
+            runs.setdefault(row[:2], []).append(row)
+        ends = [runs.pop(key)[0] for key in sorted(runs) if key[0] < 0]
+        if paths or not any(map(_several_tasks, runs.values())):
+            break
+        plans.parallel = True
+    for n, turn, text, ids, tag, blob in ends:
+        told, chain = json.loads(text), left[-n - 1]
+        chain.run(runs.get((-n, turn), []), ids, loads)
         chain.end(told, tag, blob, loads)
         if chain.next in starts[chain.channel]:
             raise where.circle(told[0])
@@ -180,10 +215,11 @@ def _links(
     asked: dict[str, Any],
     left: list[_Chain],
     loads: Loads,
+    plans: _Plans,
     seen: dict[str, set[str]],
 ) -> Part:
     """Single links of the chains that have not ended; returns those that still have not."""
-    rows = yield sql.LINKS, {**asked, **_starts(left), "chunk": CHUNK}
+    rows = yield sql.text(sql.LINKS, plans.grown), {**asked, **_starts(left), "chunk": CHUNK}
     writes: dict[int, dict[str, list[tuple[Any, ...]]]] = {}
     ends: list[tuple[Any, ...]] = []
     for n, at, path, task, idx, tag, blob in rows:

@@ -16,11 +16,9 @@ How the planner is kept to the primary keys, whatever it knows or believes of th
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import cache
 
 FEW = 16  # blobs of a channel up to which their versions are compared, and not probed for
-_NEAR = 32  # checkpoints before that is worth asking
 _TURNS = 1_000  # runs of one statement at most
 # Runs are followed while they are this long on average, or the first few: a run costs about as
 # much as eight links.
@@ -72,15 +70,16 @@ def _down(asked: str, start: str, stop: str) -> str:
     """The first checkpoint from `start` down that ends the run, with its place in it."""
     return f"""
 SELECT line.* FROM (
-    SELECT c.checkpoint_id AS bottom, nullif(c.parent_checkpoint_id, '') AS parent,
-        lead(c.checkpoint_id) OVER down AS below, row_number() OVER down AS number,
-        c.checkpoint -> 'channel_versions' ->> {asked}.channel AS version,
-        c.checkpoint -> 'channel_values' -> {asked}.channel AS inline
+    SELECT c.*, lead(c.bottom) OVER down AS below, row_number() OVER down AS number
     FROM (
-        SELECT * FROM checkpoints AS c WHERE {_at("c", asked)} AND c.checkpoint_id <= {start}
+        SELECT c.checkpoint_id AS bottom, nullif(c.parent_checkpoint_id, '') AS parent,
+            CASE WHEN cardinality({asked}.few) > 0
+                THEN c.checkpoint -> 'channel_versions' ->> {asked}.channel END AS version,
+            c.checkpoint -> 'channel_values' -> {asked}.channel AS inline
+        FROM checkpoints AS c WHERE {_at("c", asked)} AND c.checkpoint_id <= {start}
         ORDER BY c.checkpoint_id DESC LIMIT {asked}.most
     ) AS c
-    WINDOW down AS (ORDER BY c.checkpoint_id DESC)
+    WINDOW down AS (ORDER BY c.bottom DESC)
 ) AS line
 WHERE line.below IS NULL OR line.parent IS DISTINCT FROM line.below
     OR (line.number = 1 AND line.bottom <> {start}) OR {stop}
@@ -88,22 +87,26 @@ ORDER BY line.bottom DESC LIMIT 1
 """
 
 
-def _writes(below: str, high: str) -> str:
-    """The writes of a run's range. Those whose checkpoint is not stored are none of the chain's.
+def _writes(below: str, paths: bool) -> str:
+    """The writes of a run's range, by checkpoint and key, or in the order of their paths.
 
-    The stored ids of all runs, which end at `high`, are made a hash; `IS TRUE` keeps it from
-    becoming a join, and probing for each write would take three times as long.
+    The order of the key costs nothing, and is that of the paths where a checkpoint has the writes
+    of one task only.
     """
     return f"""
-SELECT w.task_id, w.type, w.blob FROM checkpoint_writes AS w
+SELECT w.checkpoint_id, w.task_id, w.type, w.blob FROM checkpoint_writes AS w
 WHERE {_at("w", "run")} AND w.checkpoint_id >= run.bottom AND w.checkpoint_id {below}
-    AND w.channel = run.channel AND (w.checkpoint_id IN (
-        SELECT c.checkpoint_id FROM checkpoints AS c
-        WHERE c.thread_id = (SELECT %(thread)s::text) AND c.checkpoint_ns = (SELECT %(space)s::text)
-            AND c.checkpoint_id >= (SELECT min(r.bottom) FROM run AS r) {high}
-    )) IS TRUE
-ORDER BY w.checkpoint_id, {_SORTED}
+    AND w.channel = run.channel
+ORDER BY w.checkpoint_id, {_SORTED if paths else "w.task_id, w.idx"}
 """
+
+
+def _ids(below: str) -> str:
+    """The checkpoints of a run: a write whose checkpoint is not stored is none of its."""
+    return f"""(
+SELECT string_agg(c.checkpoint_id, E'\\x01') FROM checkpoints AS c
+WHERE {_at("c", "run")} AND c.checkpoint_id >= run.bottom AND c.checkpoint_id {below}
+)"""
 
 
 _KEPT = f"""CASE WHEN cardinality({{0}}.few) <= {FEW} THEN {{1}}.version = ANY({{0}}.few)
@@ -115,78 +118,70 @@ _NEWEST = (
 )
 
 
-class Tables(StrEnum):
-    """How large the tables were when a plan was made.
+# Which tables are large enough that no plan reads all of them. A plan made for a table of a few
+# pages does, and the server keeps it when the table grows, until somebody analyzes it. So the
+# walk asks now and then, and a statement has another text, and with that a plan of its own, for
+# each answer.
+_TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+_GROWN = " + ".join(
+    f"{2**at} * (pg_relation_size('{table}'::regclass) >= {_SMALL})::int"
+    for at, table in enumerate(_TABLES)
+)
+ALL_GROWN = 2 ** len(_TABLES) - 1
 
-    A plan made for a table of a few pages reads all of it, and the server keeps such a plan when
-    the table grows, until somebody analyzes it. So the statement asks now and then, and has
-    another text, and with that a plan of its own, once the tables are large enough.
-    """
 
-    ASKED = "asked"
-    SMALL = "small"
-    LARGE = "large"
+def text(statement: str, grown: int) -> str:
+    """A statement with a plan of its own for this answer."""
+    return f"{statement} -- {grown}"
 
 
 @cache
-def line(*, one: bool, newest: bool, tables: Tables) -> str:
+def line(*, one: bool, newest: bool, ask: bool, paths: bool) -> str:
     """The statement for one channel or several, for a named target or the newest.
 
-    Its rows are (channel's number, task id, type, blob) for a write, in order; and (minus the
-    number, `_told`, type, blob) for what ended the run.
+    Its rows are (channel's number, checkpoint id, task id, type, blob) for a write; and (minus the
+    number, `_told`, `_ids`, type, blob) for what ended the run; with `ask` that tells what has
+    grown. `paths` is the order (see `_writes`).
     """
-    target = _NEWEST if newest else "%(id)s::text"
-    near = _probe("asked", "line.version")
-    if one:
-        # The versions are fetched when a walk is long enough to come to ask for them.
-        named = "%(channel)s::text AS channel, 1 AS n"
-        few = f"few AS MATERIALIZED (SELECT {_versions('asked')} AS few FROM asked),"
-        versions = "(SELECT f.few FROM few AS f)::text[]"
-        kept = (
-            f"CASE WHEN line.number > {_NEAR} AND cardinality(({versions})) <= {FEW} "
-            f"THEN line.version = ANY(({versions})) ELSE {near} END"
-        )
-    else:
-        named, few = f"s.channel, s.n::int AS n {_MANY}", ""
-        kept = _KEPT.format("asked", "line", near)
+    target = _NEWEST if newest else "(SELECT %(id)s::text)"
+    named = "%(channel)s::text AS channel, 1 AS n" if one else f"s.channel, s.n::int AS n {_MANY}"
+    kept = _KEPT.format("asked", "line", _probe("asked", "line.version"))
     stop = f"(line.number > 1 AND (line.inline IS NOT NULL OR {kept}))"
-    asked = f"""
-    SELECT %(thread)s::text AS thread, %(space)s::text AS space, {target} AS id,
-        1000000000::bigint AS most, {named}
-    """
-    if not one:
-        asked = f"SELECT asked.*, {_versions('asked')} AS few FROM ({asked} OFFSET 0) AS asked"
-    size = " ".join(
-        f"{'least(' if not at else ','} pg_relation_size('{table}'::regclass)"
-        for at, table in enumerate(("checkpoints", "checkpoint_blobs", "checkpoint_writes"))
-    )
-    # Nothing is stored above the newest.
-    high = "" if newest else "AND c.checkpoint_id < (SELECT %(id)s::text)"
-    more = f"{size}) < {_SMALL}" if tables is Tables.ASKED else "true"
     return f"""
-WITH asked AS MATERIALIZED ({asked}), {few}
-run AS MATERIALIZED (
+WITH asked AS MATERIALIZED (
+    SELECT asked.*, {_versions("asked")} AS few FROM (
+        SELECT (SELECT %(thread)s::text) AS thread, (SELECT %(space)s::text) AS space,
+            {target} AS id, 1000000000::bigint AS most, {named} OFFSET 0
+    ) AS asked
+), run AS MATERIALIZED (
     SELECT asked.*, line.* FROM asked
     CROSS JOIN LATERAL ({_down("asked", "asked.id", stop)}) AS line
     WHERE line.number > 1 OR line.bottom = asked.id
 )
-SELECT run.n, w.task_id, w.type, w.blob
-FROM run CROSS JOIN LATERAL ({_writes("< run.id", high)}) AS w
+SELECT run.n, w.checkpoint_id, w.task_id, w.type, w.blob
+FROM run CROSS JOIN LATERAL ({_writes("< run.id", paths)}) AS w
 UNION ALL
-SELECT -run.n, {_told("run", more)}, seed.type, seed.blob
-FROM run {_seed("run")} ON run.number > 1 -- {tables}
+SELECT -run.n, {_told("run", _GROWN if ask else "NULL")}, {_ids("< run.id")}, seed.type, seed.blob
+FROM run {_seed("run")} ON run.number > 1
 """
 
 
-_HIGH = "AND c.checkpoint_id <= (SELECT max(r.top) FROM run AS r)"
 _STARTS = """(SELECT %(thread)s::text) AS thread, (SELECT %(space)s::text) AS space, s.channel,
     s.n::int AS n, 1000000000::bigint AS most, s.next
     FROM unnest((SELECT %(channels)s::text[]), (SELECT %(starts)s::text[]))
         WITH ORDINALITY AS s (channel, next, n) OFFSET 0"""
 
-# Rows: (number, run's place, task id, type, blob) for a write; (minus number, place, `_told`, type,
-# blob) for what ended a run.
-RUNS = f"""
+
+@cache
+def runs(*, paths: bool) -> str:
+    """The statement for further runs, from `starts` of `channels`.
+
+    Its rows are (number, run's place, checkpoint id, task id, type, blob) for a write; and (minus
+    the number, place, `_told`, `_ids`, type, blob) for what ended a run.
+    """
+    kept = _KEPT.format("run", "line", _probe("run", "line.version"))
+    down = _down("run", "run.next", f"line.inline IS NOT NULL OR {kept}")
+    return f"""
 WITH RECURSIVE run AS (
     SELECT asked.*, 0 AS turn, 0::bigint AS covered, NULL::text AS top, NULL::text AS bottom,
         NULL::text AS parent, 0::bigint AS number, NULL::text AS version, NULL::jsonb AS inline,
@@ -198,25 +193,20 @@ WITH RECURSIVE run AS (
         run.turn + 1, run.covered + step.number, run.next, step.bottom, step.parent, step.number,
         step.version, step.inline, run.few
     FROM run CROSS JOIN LATERAL (
-        SELECT line.*, {_KEPT.format("run", "line", _probe("run", "line.version"))} AS kept
-        FROM ({
-    _down(
-        "run",
-        "run.next",
-        "line.inline IS NOT NULL OR " + _KEPT.format("run", "line", _probe("run", "line.version")),
-    )
-}) AS line WHERE line.number > 1 OR line.bottom = run.next
+        SELECT line.*, {kept} AS kept FROM ({down}) AS line
+        WHERE line.number > 1 OR line.bottom = run.next
     ) AS step
     WHERE run.next IS NOT NULL AND run.turn < {_TURNS}
         AND (run.turn < {_FIRST} OR run.covered >= {_SHORT} * run.turn)
 )
-SELECT run.n, run.turn, w.task_id, w.type, w.blob
-FROM run CROSS JOIN LATERAL ({_writes("<= run.top", _HIGH)}) AS w
+SELECT run.n, run.turn, w.checkpoint_id, w.task_id, w.type, w.blob
+FROM run CROSS JOIN LATERAL ({_writes("<= run.top", paths)}) AS w
 UNION ALL
-SELECT -run.n, run.turn, {_told("run")}, seed.type, seed.blob
+SELECT -run.n, run.turn, {_told("run")}, {_ids("<= run.top")}, seed.type, seed.blob
 FROM run {_seed("run")} ON true
 WHERE run.turn > 0
 """
+
 
 # Rows: (number, checkpoint id, task path, task id, idx, type, blob) for a write, in no order;
 # (minus number, '', ids from the start down, what is said of the last, 0, type, blob) at the end.

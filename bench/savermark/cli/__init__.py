@@ -27,7 +27,7 @@ VERBS = {
     "conformance": "Try every rule of a saver on a backend or a factory.",
     "sandbox": "Measure and prove stores of sandbox checkpoints.",
     "db": "Inspect, diagnose and maintain databases that savers wrote.",
-    "list": "List workloads, backends, walks, profiles or results.",
+    "list": "List workloads, backends, walks, policies, profiles or results.",
     "env": "Print what decides the numbers on this machine.",
 }
 

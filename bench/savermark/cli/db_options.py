@@ -11,6 +11,8 @@ from savermark.errors import UsageError
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
     from savermark.database.base import Database
 
 database_argument = click.argument("uri", metavar="DATABASE")
@@ -44,6 +46,72 @@ grace_option = click.option(
     metavar="AGE",
     help="Rows without a checkpoint younger than this may belong to one not committed yet.",
 )
+
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only show what would be done; the connection cannot write."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do it.")
+protect_option = click.option(
+    "--protect",
+    multiple=True,
+    metavar="CHECKPOINT_ID",
+    help="This checkpoint stays, with all it needs (repeatable).",
+)
+graph_help = "The compiled graph that wrote the threads, or a function that returns it."
+top_option = click.option(
+    "--top",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="How many threads are listed; 0 lists all.",
+)
+
+
+def check_mode(dry_run: bool, yes: bool) -> None:
+    """Raises `UsageError` for both at once."""
+    if dry_run and yes:
+        raise UsageError("--dry-run changes nothing and --yes does it: give one of them")
+
+
+def unconfirmed() -> UsageError:
+    """What a verb ends with that was told neither to do it nor only to show it."""
+    return UsageError("nothing was changed: give --yes to do this, or --dry-run to only look")
+
+
+def check_writable(database: Database) -> None:
+    """Raises `BackendError` where nothing can be written now: read-only, or locked by others."""
+    with database.rows.transaction(""):
+        pass
+
+
+def check_protected(
+    database: Database, protect: tuple[str, ...], threads: list[str] | None
+) -> list[str]:
+    """The ids to protect. Raises `UsageError` for one that is not stored, which is a typo."""
+    named = list(dict.fromkeys(protect))
+    if not named:
+        return []
+    held = database.held(named, threads)
+    if missing := [name for name in named if name not in held]:
+        where = "these threads" if threads else database.facts.address
+        raise UsageError(
+            f"no checkpoint {', '.join(map(repr, missing))} in {where} to protect: "
+            "give the whole id"
+        )
+    return named
+
+
+def serde_of(graph: Any) -> SerializerProtocol | None:
+    """What values are read by: the graph's own serializer, since its code is trusted already.
+
+    Without a graph nothing but plain data is built, whatever a row names.
+    """
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    if graph is None:
+        return JsonPlusSerializer(allowed_msgpack_modules=None)
+    return getattr(getattr(graph, "checkpointer", None), "serde", None)
 
 
 def check_threads(database: Database, threads: tuple[str, ...]) -> list[str] | None:

@@ -12,6 +12,10 @@ from savermark.errors import unknown
 VERBS = {
     "inspect": "What a database holds: threads, channels, ages, growth, orphans, free space.",
     "doctor": "What is broken in a database, what it breaks and what to do.",
+    "prune": "Delete what a retention policy does not keep, and prove the rest unharmed.",
+    "delete-runs": "Delete what runs stored, and nothing that others are rebuilt from.",
+    "copy": "Copy a thread under another id: whole, its latest state, or its last turns.",
+    "compact": "Give back the space that deleted rows left, after saying what that locks.",
 }
 
 

@@ -12,7 +12,7 @@ from savermark.cli.output import emit_frame, format_option
 
 Rows = list[dict[str, Any]]
 
-KINDS = ("workloads", "backends", "walks", "profiles", "results")
+KINDS = ("workloads", "backends", "walks", "policies", "profiles", "results")
 
 
 @click.command("list", epilog="Example: savermark list workloads")
@@ -26,7 +26,7 @@ KINDS = ("workloads", "backends", "walks", "profiles", "results")
 )
 @format_option
 def command(kind: str, results_dir: Path, fmt: str) -> None:
-    """List workloads, backends, walks, profiles or results.
+    """List workloads, backends, walks, policies, profiles or results.
 
     Backends come from the entry-point group savermark.backends; any other saver can be measured
     as package.module:factory.
@@ -37,6 +37,7 @@ def command(kind: str, results_dir: Path, fmt: str) -> None:
         "workloads": _workloads,
         "backends": _backends,
         "walks": _walks,
+        "policies": _policies,
         "profiles": _profiles,
         "results": lambda: _results(results_dir),
     }
@@ -101,6 +102,12 @@ def _walks() -> Rows:
             title = f"not usable: {error}"
         rows.append({"walk": name, "what it is": title})
     return rows
+
+
+def _policies() -> Rows:
+    from savermark.retention.policy import RULES
+
+    return [{"rule": rule, "what it does": text} for rule, text in RULES.items()]
 
 
 def _profiles() -> Rows:

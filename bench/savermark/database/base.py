@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,6 +81,21 @@ class Facts:
     writable: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What giving space back would run, what it locks, needs and gives, in words.
+
+    `free_disk_bytes` is None where the disk is not this machine's.
+    """
+
+    statements: tuple[str, ...]
+    locks: str
+    needs: str
+    gives: str
+    needed_bytes: int
+    free_disk_bytes: int | None = None
+
+
 class Database(Protocol):
     """An open database. Reads go through `reading()`, on one snapshot of everything.
 
@@ -102,6 +117,27 @@ class Database(Protocol):
         """A saver over the same connection. Raises `Unsupported` where this is read-only.
 
         The saver's tables are not altered unless the caller asks it to `setup()`.
+        """
+        ...
+
+    def reader(
+        self, serde: SerializerProtocol | None = None
+    ) -> AbstractContextManager[BaseCheckpointSaver[Any]]:
+        """A saver on a connection of its own that cannot write and alters no table."""
+        ...
+
+    def held(self, checkpoint_ids: Collection[str], threads: Threads = None) -> set[str]:
+        """Which of these checkpoint ids are stored, in these threads or anywhere."""
+        ...
+
+    def compaction(self, *, full: bool = False) -> Compaction:
+        """What `compact` would do; `full` matters where the engine has two ways."""
+        ...
+
+    def compact(self, *, full: bool = False) -> list[str]:
+        """Give back space that deleted rows left; remarks on what could not be done.
+
+        Raises `BackendError` where it was not done.
         """
         ...
 

@@ -45,7 +45,7 @@ def inspection_document(
     return {
         "schema": INSPECT_SCHEMA,
         "at": found.at.isoformat(timespec="seconds"),
-        "database": _database(found.facts),
+        "database": database_fields(found.facts),
         "only_threads": None if threads is None else list(threads),
         "totals": _totals(found, footprint),
         "tables": _tables(found),
@@ -77,7 +77,7 @@ def doctor_document(
     return {
         "schema": DOCTOR_SCHEMA,
         "at": at.isoformat(timespec="seconds"),
-        "database": _database(facts),
+        "database": database_fields(facts),
         "only_threads": None if threads is None else list(threads),
         "broken": sum(finding.severity == "broken" for finding in findings),
         "notices": sum(finding.severity == "notice" for finding in findings),
@@ -85,7 +85,8 @@ def doctor_document(
     }
 
 
-def _database(facts: Facts) -> dict[str, Any]:
+def database_fields(facts: Facts) -> dict[str, Any]:
+    """What was opened, as every document of `savermark db` tells it."""
     return {
         "address": facts.address,
         "engine": facts.engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,6 +14,7 @@ from savermark.backends import _postgres_sql as queries
 from savermark.backends import _postgres_upkeep as upkeep
 from savermark.backends.postgres_place import told
 from savermark.backends.shared import one_line
+from savermark.database import postgres_upkeep as maintain
 from savermark.database.base import Facts
 from savermark.database.postgres_passes import PostgresReading
 from savermark.errors import BackendError, Unsupported
@@ -21,11 +22,12 @@ from savermark.history.postgres import PostgresRows
 from savermark.storage import FootprintRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from savermark.database.base import Compaction, Threads
     from savermark.history.rows import RowAccess
     from savermark.storage import Table
 
@@ -89,6 +91,31 @@ class PostgresDatabase:
         saver = PostgresSaver(self._connection, serde=serde)
         saver.lock = self._lock
         return saver
+
+    @contextmanager
+    def reader(self, serde: SerializerProtocol | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
+        """A `PostgresSaver` on a session of its own that cannot write."""
+        with told(self._dsn):
+            connection = _open(self._dsn, write=True)
+        with closing(connection):
+            with self._told():
+                saver = maintain.reading_saver(connection, serde, self._facts.task_path)
+            yield saver
+
+    def held(self, checkpoint_ids: Collection[str], threads: Threads = None) -> set[str]:
+        """Which of these checkpoint ids are stored."""
+        with self._told():
+            return maintain.held(self._connection, checkpoint_ids, threads)
+
+    def compaction(self, *, full: bool = False) -> Compaction:
+        """VACUUM of our tables, or VACUUM FULL."""
+        with self._told():
+            return maintain.compaction(self._connection, full)
+
+    def compact(self, *, full: bool = False) -> list[str]:
+        """VACUUM of our tables, or VACUUM FULL."""
+        with self._told():
+            return maintain.compact(self._connection, full)
 
     @contextmanager
     def reading(self) -> Iterator[PostgresReading]:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from savermark.backends import _sqlite_sql as sql
 from savermark.backends.sqlite import explain
+from savermark.database import sqlite_upkeep as upkeep
 from savermark.database.base import Facts
 from savermark.database.sqlite_passes import SqliteReading
 from savermark.errors import BackendError, Unsupported, UsageError
 from savermark.history.sqlite import SqliteRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from savermark.database.base import Compaction, Threads
     from savermark.history.rows import RowAccess
     from savermark.storage import FootprintRow, Table
 
@@ -90,6 +92,27 @@ class SqliteDatabase:
         # Its own set-up would change the journal's mode; only a file without `task_path` needs it.
         saver.is_setup = self._facts.task_path
         return saver
+
+    @contextmanager
+    def reader(self, serde: SerializerProtocol | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
+        """A `SqliteSaver` on a read-only connection of its own."""
+        with closing(_open(self.path, write=False)) as connection:
+            yield upkeep.reading_saver(connection, serde, self._facts.task_path)
+
+    def held(self, checkpoint_ids: Collection[str], threads: Threads = None) -> set[str]:
+        """Which of these checkpoint ids are stored."""
+        with self._told():
+            return upkeep.held(self._connection, checkpoint_ids, threads)
+
+    def compaction(self, *, full: bool = False) -> Compaction:
+        """VACUUM, which always rewrites the whole file."""
+        with self._told():
+            return upkeep.compaction(self._connection, self.path)
+
+    def compact(self, *, full: bool = False) -> list[str]:
+        """VACUUM, and a checkpoint of the WAL."""
+        with self._told():
+            return upkeep.compact(self._connection, self.path)
 
     @contextmanager
     def reading(self) -> Iterator[SqliteReading]:

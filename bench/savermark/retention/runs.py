@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from savermark.retention.records import CacheLifecycle
 
 
-_WHY_NONE = (
+WHY_NONE = (
     "0 matched: no stored checkpoint names such a run. A run id is stored only when it is given "
     "in the config's metadata or configurable; a top-level run_id is not"
 )
@@ -87,7 +87,7 @@ class RunsReport:
     def __str__(self) -> str:
         """One line for a person."""
         if not self.matched:
-            return _WHY_NONE
+            return WHY_NONE
         verb = "would be deleted" if self.dry_run else "deleted"
         line = (
             f"{self.matched} matched (threads: {len(self.threads)}), "
@@ -132,12 +132,12 @@ def apply_runs(
     if not names:
         return
     for thread_id in rows.threads_of_runs(names):
-        done = _patiently(rows, thread_id, names, protect, addressable, lifecycle)
+        done = settle_runs(rows, thread_id, names, protect, addressable, lifecycle)
         if done.matched:
             yield done
 
 
-def _patiently(
+def settle_runs(
     rows: RowAccess,
     thread_id: str,
     names: frozenset[str],
@@ -145,6 +145,7 @@ def _patiently(
     addressable: Addressable,
     lifecycle: CacheLifecycle | None,
 ) -> RunsApplied:
+    """`apply_runs` on one thread; one that others keep changing is refused in the end."""
     for attempt in range(RETRIES + 1):
         if attempt:
             time.sleep(PAUSE * 2 ** (attempt - 1))

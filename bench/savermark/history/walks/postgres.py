@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 Loads = Callable[[tuple[str, bytes]], Any]
 Query = tuple[str, dict[str, Any]]
-Steps = Generator[Query, list[tuple[Any, ...]], Trail]
+Rows = list[tuple[Any, ...]]
+Steps = Generator[Query, Rows, Trail]
 
 CHUNK = 10_000  # links of one statement
 
@@ -59,13 +60,13 @@ class _Chain:
     seed: tuple[Any, ...] = ()
     broken: str | None = None
 
-    def run(self, rows: list[tuple[Any, ...]], ids: str | None, loads: Loads) -> None:
+    def run(self, rows: Rows, ids: str | None, loads: Loads) -> None:
         """The writes of the next run, those of its checkpoints only."""
         own = set((ids or "").split("\x01"))
-        if not own.issuperset([row[-4] for row in rows]):
-            rows = [row for row in rows if row[-4] in own]
+        if not own.issuperset([row[1] for row in rows]):
+            rows = [row for row in rows if row[1] in own]
         name = self.channel
-        self.runs.append([(row[-3], name, loads((row[-2], row[-1]))) for row in rows])
+        self.runs.append([(task, name, loads((tag, blob))) for _, _, task, tag, blob in rows])
 
     def end(self, told: list[Any], tag: str | None, blob: bytes | None, loads: Loads) -> None:
         """A run ended: at a stored value, a root, or a parent that must be looked for."""
@@ -138,7 +139,7 @@ def _steps(where: Where, loads: Loads, saver: Any) -> Steps:
     )
 
 
-Part = Generator[Query, list[tuple[Any, ...]], list[_Chain]]
+Part = Generator[Query, Rows, list[_Chain]]
 
 
 def _line(where: Where, asked: dict[str, Any], loads: Loads, plans: _Plans) -> Part:
@@ -152,8 +153,8 @@ def _line(where: Where, asked: dict[str, Any], loads: Loads, plans: _Plans) -> P
         statement = sql.line(one=one, newest=newest, ask=plans.ask(), paths=paths)
         rows = yield sql.text(statement, plans.grown), asked | more
         # The ends of the runs come last, one a channel; an unknown target has none.
-        ends = [row for row in rows[-len(names) :] if row[0] < 0]
-        writes = _by(rows[: len(rows) - len(ends)], len(names))
+        ends = [rows.pop() for _ in names if rows and rows[-1][0] < 0]
+        writes = _by(rows, len(names))
         if paths or not any(map(_several_tasks, writes)):
             break
         plans.parallel = True
@@ -169,20 +170,20 @@ def _line(where: Where, asked: dict[str, Any], loads: Loads, plans: _Plans) -> P
     return chains
 
 
-def _by(rows: list[tuple[Any, ...]], count: int) -> list[list[tuple[Any, ...]]]:
+def _by(rows: Rows, count: int) -> list[Rows]:
     """The rows of each channel, by its number in front."""
     if count == 1:
         return [rows]
-    found: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
+    found: list[Rows] = [[] for _ in range(count)]
     for row in rows:
         found[row[0] - 1].append(row)
     return found
 
 
-def _several_tasks(rows: list[tuple[Any, ...]]) -> bool:
-    """Whether some checkpoint has writes of more than one task; they stand before type and blob."""
-    names = {row[-4] for row in rows}
-    return len(names) < len(rows) and len({row[-4:-2] for row in rows}) > len(names)
+def _several_tasks(rows: Rows) -> bool:
+    """Whether some checkpoint has writes of more than one task."""
+    names = {row[1] for row in rows}
+    return len(names) < len(rows) and len({row[1:3] for row in rows}) > len(names)
 
 
 def _runs(
@@ -193,10 +194,10 @@ def _runs(
     while True:
         paths = plans.parallel
         rows = yield sql.text(sql.runs(paths=paths), plans.grown), asked | _starts(left)
-        runs: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+        runs: dict[tuple[int, int], Rows] = {}
         for row in rows:
-            runs.setdefault(row[:2], []).append(row)
-        ends = [runs.pop(key)[0] for key in sorted(runs) if key[0] < 0]
+            runs.setdefault(row[:2], []).append(row[1:])
+        ends = [(key[0], *runs.pop(key)[0]) for key in sorted(runs) if key[0] < 0]
         if paths or not any(map(_several_tasks, runs.values())):
             break
         plans.parallel = True

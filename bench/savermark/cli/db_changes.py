@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from savermark.cli.db_options import check_writable, serde_of
+from savermark.cli.db_options import serde_of
 from savermark.cli.output import Shown, emit_frame, emit_json, remark
 from savermark.errors import ContractError, Interrupted, SavermarkError
 from savermark.units import format_bytes, format_count
@@ -152,7 +152,7 @@ class Work:
         """
         from savermark.database.fleet import Check, carry_out
 
-        check_writable(self.database)
+        self.database.check_writable()
         tally = self.tally
         try:
             with (

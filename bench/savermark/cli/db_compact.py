@@ -10,7 +10,6 @@ import click
 
 from savermark.cli.db_options import (
     check_mode,
-    check_writable,
     database_argument,
     dry_run_option,
     unconfirmed,
@@ -60,7 +59,7 @@ def command(uri: str, full: bool, dry_run: bool, yes: bool, fmt: str, quiet: boo
                     f"{format_bytes(free)} of disk space are free and up to "
                     f"{format_bytes(plan.needed_bytes)} are needed: free some first"
                 )
-            check_writable(database)
+            database.check_writable()
             began = time.perf_counter()
             remarks = database.compact(full=full)
             seconds = round(time.perf_counter() - began, 6)

@@ -12,7 +12,6 @@ from savermark.cli.db_options import (
     check_mode,
     check_protected,
     check_threads,
-    check_writable,
     database_argument,
     dry_run_option,
     graph_help,
@@ -72,7 +71,7 @@ def command(
         only = check_threads(database, (source,))
         check_protected(database, protect, only)
         if yes:
-            check_writable(database)
+            database.check_writable()
             with database.reader(serde_of(loaded)) as reader:
                 fold = graph_fold(loaded, reader) if loaded is not None else None
                 copied = copy_rows(database.rows, source, target, selection, fold=fold)

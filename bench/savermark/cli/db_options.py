@@ -79,12 +79,6 @@ def unconfirmed() -> UsageError:
     return UsageError("nothing was changed: give --yes to do this, or --dry-run to only look")
 
 
-def check_writable(database: Database) -> None:
-    """Raises `BackendError` where nothing can be written now: read-only, or locked by others."""
-    with database.rows.transaction(""):
-        pass
-
-
 def check_protected(
     database: Database, protect: tuple[str, ...], threads: list[str] | None
 ) -> list[str]:

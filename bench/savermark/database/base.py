@@ -126,6 +126,10 @@ class Database(Protocol):
         """A saver on a connection of its own that cannot write and alters no table."""
         ...
 
+    def check_writable(self) -> None:
+        """Raises `BackendError` where nothing can be changed: read-only, locked, or not allowed."""
+        ...
+
     def held(self, checkpoint_ids: Collection[str], threads: Threads = None) -> set[str]:
         """Which of these checkpoint ids are stored, in these threads or anywhere."""
         ...

@@ -102,6 +102,11 @@ class PostgresDatabase:
                 saver = maintain.reading_saver(connection, serde, self._facts.task_path)
             yield saver
 
+    def check_writable(self) -> None:
+        """Try a deletion of nothing, and undo it."""
+        with self._told():
+            maintain.check_writable(self._connection)
+
     def held(self, checkpoint_ids: Collection[str], threads: Threads = None) -> set[str]:
         """Which of these checkpoint ids are stored."""
         with self._told():

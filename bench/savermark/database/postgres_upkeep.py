@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg import sql
 
 from savermark.backends import _postgres_sql as queries
 from savermark.backends import _postgres_upkeep as upkeep
+from savermark.backends.shared import one_line
 from savermark.database.base import Compaction
 from savermark.errors import BackendError
 from savermark.units import format_bytes
@@ -16,7 +18,6 @@ from savermark.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import psycopg
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from savermark.database.base import Threads
@@ -37,6 +38,19 @@ def held(connection: psycopg.Connection[Any], ids: Collection[str], threads: Thr
     if threads is None:
         return {row[0] for row in connection.execute(_HELD, (names,))}
     return {row[0] for row in connection.execute(_HELD_BY, (names, list(threads)))}
+
+
+def check_writable(connection: psycopg.Connection[Any]) -> None:
+    """Raises `BackendError` for a session that may not write, or a role that may not delete."""
+    try:
+        for table in queries.CLONED:
+            statement = sql.SQL("DELETE FROM {} WHERE false")
+            connection.execute(statement.format(sql.Identifier(table)))
+    except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.InsufficientPrivilege) as error:
+        raise BackendError(
+            f"Postgres: {one_line(error)}: connect as the tables' owner, to a server that takes "
+            "writes"
+        ) from error
 
 
 def reading_saver(

@@ -99,6 +99,11 @@ class SqliteDatabase:
         with closing(_open(self.path, write=False)) as connection:
             yield upkeep.reading_saver(connection, serde, self._facts.task_path)
 
+    def check_writable(self) -> None:
+        """Try a deletion of nothing, and undo it."""
+        with self._told():
+            upkeep.check_writable(self._connection)
+
     def held(self, checkpoint_ids: Collection[str], threads: Threads = None) -> set[str]:
         """Which of these checkpoint ids are stored."""
         with self._told():

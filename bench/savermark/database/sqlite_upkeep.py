@@ -37,6 +37,18 @@ def held(connection: sqlite3.Connection, ids: Collection[str], threads: Threads)
     return {row[0] for name in threads for row in connection.execute(_HELD_BY, (given, name))}
 
 
+def check_writable(connection: sqlite3.Connection) -> None:
+    """Raises what SQLite raises where the file cannot be written now."""
+    # On a file that may not be written BEGIN IMMEDIATE alone succeeds.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for table in ("checkpoints", "writes"):
+            connection.execute(f"DELETE FROM main.{table} WHERE 0")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def reading_saver(
     connection: sqlite3.Connection, serde: SerializerProtocol | None, task_path: bool
 ) -> SqliteSaver:

@@ -52,7 +52,7 @@ def _proven() -> bool:
         return False
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _PROOF], capture_output=True, timeout=60, check=False
+            [sys.executable, "-P", "-c", _PROOF], capture_output=True, timeout=60, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, contextmanager
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.memory import InMemorySaver
@@ -89,5 +90,29 @@ def planted(folder: Path) -> Iterator[SqliteSaver]:
     kind = SqliteOneMore if os.environ.get(PLANT) else SqliteSaver
     with closing(sqlite3.connect(folder / "planted.db", check_same_thread=False)) as connection:
         saver = kind(connection)
+        saver.setup()
+        yield saver
+
+
+class Slower(SqliteSaver):
+    """Its walk takes some times the processor's time that it needs."""
+
+    times = 1.0
+
+    def get_delta_channel_history(self, **options: Any) -> Any:
+        start = thread_time_ns()
+        found = super().get_delta_channel_history(**options)
+        until = start + (thread_time_ns() - start) * self.times
+        while thread_time_ns() < until:
+            pass
+        return found
+
+
+@contextmanager
+def timed(folder: Path) -> Iterator[SqliteSaver]:
+    """`--saver planted_savers:timed`: as slow as SAVERMARK_TEST_SLOWER says."""
+    with closing(sqlite3.connect(folder / "timed.db", check_same_thread=False)) as connection:
+        saver = Slower(connection)
+        saver.times = float(os.environ.get("SAVERMARK_TEST_SLOWER", "1"))
         saver.setup()
         yield saver

@@ -225,7 +225,7 @@ def test_one_more_statement_between_two_builds(
 ) -> None:
     a, b = _wheel(tmp_path, "1.0", 0), _wheel(tmp_path, "1.1", 1)
     factory = "savermark_test_saver:opened"
-    cache, out = ["--cache", str(tmp_path / "cache")], tmp_path / "out"
+    out = tmp_path / "out"
     plan = _plan(a, b, tmp_path / "cache", factory)
     result = run_ab(plan, out)
     compared = compare_ab(result, threshold=99)

@@ -15,6 +15,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 
@@ -624,3 +625,93 @@ def test_async_saver_from_its_own_loop_is_refused(kept: Kept) -> None:
                 ONE_PASS.history(saver, at("t"), ["m"])
 
     asyncio.run(ask())
+
+
+# --- forms that only some threads need ----------------------------------------------------------
+
+
+def dense(hand: Hand, length: int) -> str:
+    """A chain with a side checkpoint after each of its own."""
+    parent = None
+    for number in range(length):
+        name = f"c{number:03}"
+        hand.put(name, parent, moved="m").write(name, ("m", number))
+        hand.put(f"{name}x", name, moved="m").write(f"{name}x", ("m", "side"))
+        parent = name
+    return str(parent)
+
+
+def test_links_in_several_statements(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("savermark.history.walks.postgres.CHUNK", 7)
+    hand = kept.hand()
+    assert values(read(kept, hand, dense(hand, 60), ["m"])) == list(range(59))
+    broken = kept.hand()
+    tip = dense(broken, 60)
+    with kept.rows.transaction(broken.thread) as txn:
+        txn.delete_checkpoints([("", "c020")])
+    found = read(kept, broken, tip, ["m"])
+    assert values(found) == list(range(21, 59))
+    assert found.broken == {"m": "c020"}
+
+
+def test_many_channels(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("savermark.history.walks.sqlite._NAMES", 3)
+    names = [f"m{number}" for number in range(8)]
+    hand, parent = kept.hand(), None
+    for number in range(12):
+        name = f"c{number:02}"
+        held = {names[number]: snapshot(number)} if number < 6 else {}
+        hand.put(name, parent, held, moved=names)
+        hand.write(name, *((channel, number) for channel in names))
+        parent = name
+    found = read(kept, hand, parent, names)
+    assert [values(found, name)[0] for name in names] == [0, 1, 2, 3, 4, 5, 0, 0]
+
+
+@pytest.mark.parametrize("size", [100, 3_000, 30_000])
+def test_checkpoints_of_any_size(kept: Kept, size: int) -> None:
+    """Other channels of any form before and behind the one sought, in one large value or many."""
+    hand, parent = kept.hand(), None
+    others: list[Any] = ["x" * size, [{"a": ["y" * size, 1.5, None]}], list(range(size // 9))]
+    others += [b"z" * size, {str(n): n for n in range(40)}, -5, 2**40, ("m", "n"), True]
+    for number in range(40):
+        name = f"c{number:02}"
+        held = {f"o{place}": other for place, other in enumerate(others) if number % 9 != place}
+        if number == 7:
+            held = {"before": 1, "m": snapshot("s"), **held}
+        if number == 11:
+            held = {**held, "n": [11]}
+        hand.put(name, parent, held if number % 5 else {"m2": ["m", "n"]}, moved="mn")
+        hand.write(name, ("m", number), ("n", number))
+        parent = name
+    found = read(kept, hand, parent, ["m", "n"])
+    assert values(found, "m") == list(range(7, 39))
+    assert values(found, "n") == list(range(11, 39))
+    assert values(read(kept, hand, parent, ["m"])) == list(range(7, 39))
+
+
+class Odd(JsonPlusSerializer):
+    """Writes a form of its own."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        tag, data = super().dumps_typed(obj)
+        return f"odd-{tag}", data[::-1]
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return super().loads_typed((data[0].removeprefix("odd-"), data[1][::-1]))
+
+
+@pytest.mark.parametrize("serde", [Odd(), JsonPlusSerializer(pickle_fallback=True)])
+@pytest.mark.parametrize("size", [10, 9_000])
+def test_other_serializers(serde: Any, size: int) -> None:
+    saver = SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False), serde=serde)
+    for each in (saver, InMemorySaver(serde=serde)):
+        hand, parent = Hand(each, "t"), None
+        for number in range(20):
+            name = f"c{number:02}"
+            held = {"o": ["x" * size, {1, 2}]} | ({"m": snapshot(1)} if number == 4 else {})
+            hand.put(name, parent, held, moved="m").write(name, ("m", number))
+            parent = name
+        found = walk("onepass").history(each, at("t", parent), ["m"])
+        assert found == walk("base").history(each, at("t", parent), ["m"])
+        assert len(found["m"]["writes"]) == 15

@@ -108,6 +108,15 @@ def test_a_whole_history_is_quadratic_by_its_counts(swept: Path) -> None:
     assert statements["sqlite", "walk", "base"].exponent == pytest.approx(1)
 
 
+def test_a_mixture_of_sweeps_has_no_law(swept: Path) -> None:
+    table = walk_table(load_runs(swept))
+    other = table.assign(variant=table["variant"].astype(str) + ",forks=1")
+    assert growth_of(pd.concat([table, other])) == {}
+    plot = next(plot for plot in PLOTS if plot.kind == "walk-over-depth")
+    drawing = draw(plot, {"walks": pd.concat([table, other])}, "walk-depth")
+    assert drawing.reason.startswith("other keys than the depth are swept")
+
+
 def test_counts_are_the_frame_cost(swept: Path) -> None:
     cost = to_frame(load_runs(swept), "cost")
     base = cost[(cost["op"] == "walk_base") & (cost["backend"] == "sqlite")]

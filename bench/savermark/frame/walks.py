@@ -51,35 +51,43 @@ def walk_table(runs: Sequence[RunResult]) -> pd.DataFrame:
     costs = _read_of(_kept(build("cost", [run for run, _ in good]), good))
     keys = [*_KEYS, "read", "walk"]
     counted = {key: rows.iloc[0] for key, rows in costs.groupby(keys, sort=False)}
-    rows = []
-    for place, mine in samples.groupby([*keys, "temperature"], sort=False):
-        *key, temperature = place
-        median = stats.median_interval(mine["ns"].to_numpy(dtype=float))
-        row: dict[str, Any] = {name: mine.iloc[0][name] for name in CASE}
-        row |= {"read": key[-2], "walk": key[-1], "temperature": temperature, "n": len(mine)}
-        row |= {
-            "p50_ns": median.value,
-            "p50_low_ns": median.low,
-            "p50_high_ns": median.high,
-        }
-        found = counted.get(tuple(key)) if temperature == "warm" else None
-        row |= {name: pd.NA if found is None else found[name] for name in (*FIELDS, "exact")}
-        rows.append(row)
+    rows = [
+        _row(mine, place[-1], counted.get(tuple(place[:-1])))
+        for place, mine in samples.groupby([*keys, "temperature"], sort=False)
+    ]
+    return _typed(_with_ratio(_ordered(rows, runs)))
+
+
+def _row(mine: pd.DataFrame, temperature: Any, cost: Any) -> dict[str, Any]:
+    """One row from its samples and, for warm ones, its counts."""
+    first = mine.iloc[0]
+    median = stats.median_interval(mine["ns"].to_numpy(dtype=float))
+    found = cost if temperature == "warm" else None
+    return {
+        **{name: first[name] for name in (*CASE, "read", "walk")},
+        "temperature": temperature,
+        "n": len(mine),
+        "p50_ns": median.value,
+        "p50_low_ns": median.low,
+        "p50_high_ns": median.high,
+        **{name: pd.NA if found is None else found[name] for name in (*FIELDS, "exact")},
+    }
+
+
+def _ordered(rows: list[dict[str, Any]], runs: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """In the order of the plan, not of the trials, which is shuffled; a backend's together."""
     places = {
         (case["workload"], case["variant"], case["backend"]): place
         for run in runs
         for place, case in enumerate(run.cases.values())
     }
     backends = list(dict.fromkeys(key[2] for key in places))
-    # The order of the plan, not of the trials, which is shuffled; a backend's cases together.
-    rows.sort(
-        key=lambda row: (
-            row["workload"],
-            backends.index(row["backend"]),
-            places[row["workload"], row["variant"], row["backend"]],
-        )
-    )
-    return _typed(_with_ratio(rows))
+
+    def place_of(row: dict[str, Any]) -> tuple[str, int, int]:
+        key = (row["workload"], row["variant"], row["backend"])
+        return row["workload"], backends.index(row["backend"]), places[key]
+
+    return sorted(rows, key=place_of)
 
 
 def growth_of(
@@ -87,12 +95,15 @@ def growth_of(
 ) -> dict[tuple[str, str, str], stats.Growth]:
     """How a column grows with the depth: `stats.Growth` by (backend, read, walk), warm only.
 
-    Of one workload's rows whose variants differ in depth alone; those without growth are left out.
+    Of one workload's rows. Those without growth are left out, and those of which other keys than
+    the depth were swept: their law would be a mixture.
     """
     warm = table[table["temperature"] == "warm"]
     found: dict[tuple[str, str, str], stats.Growth] = {}
     for (backend, read, walk), rows in warm.groupby(["backend", "read", "walk"], sort=False):
         known = rows[rows[column].notna()]
+        if known.groupby("turns")["variant"].nunique().max() != 1:
+            continue
         grown = stats.growth(known["turns"].astype(float).tolist(), known[column].tolist())
         if grown is not None:
             found[str(backend), str(read), str(walk)] = grown

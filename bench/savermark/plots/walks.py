@@ -72,6 +72,8 @@ def walk_over_depth(frames: Frames, workload: str) -> tuple[Figure, str]:
     rows = _rows(frames, workload, "walk")
     if rows["turns"].nunique() < 2:
         raise NoData("every case has the same depth: sweep thread.depth to see growth")
+    if rows.groupby("turns")["variant"].nunique().max() > 1:
+        raise NoData("other keys than the depth are swept, too: sweep thread.depth alone")
     panels = list(_panels(rows))
     walks = sorted(rows["walk"].unique(), key=str)
     names = {
@@ -192,23 +194,26 @@ def frequency_tradeoff(frames: Frames, workload: str) -> tuple[Figure, str]:
             style = _look(walk, walks)
             axes.plot(x, y, **style)
             ends.append((float(x.iloc[-1]), float(y.iloc[-1]), walk, str(style["color"])))
-        top = mine.sort_values("p50_ns").groupby("variant").last()
-        for row in top.to_dict("records"):
-            frequency = row["snapshot_frequency"]
-            told = "never" if pd.isna(frequency) else str(frequency)
-            axes.annotate(
-                told,
-                (row["stored"], row["p50_ns"]),
-                (5, 3),  # beside the point: above it may be the panel's name
-                textcoords="offset points",
-                size=SMALL,
-                color=MUTED,
-            )
+        _name_frequencies(axes, mine)
         end_labels(axes, ends)
     places[-1].set_xlabel("logical bytes of the thread")
     return figure, (
         "Down and left is better. Where a walk's line is flat, more snapshots buy it nothing."
     )
+
+
+def _name_frequencies(axes: Axes, rows: pd.DataFrame) -> None:
+    """The frequency beside the highest point of each variant."""
+    for row in rows.sort_values("p50_ns").groupby("variant").last().to_dict("records"):
+        frequency = row["snapshot_frequency"]
+        axes.annotate(
+            "never" if pd.isna(frequency) else str(frequency),
+            (row["stored"], row["p50_ns"]),
+            (5, 3),  # beside the point: above it may be the panel's name
+            textcoords="offset points",
+            size=SMALL,
+            color=MUTED,
+        )
 
 
 def _stack(

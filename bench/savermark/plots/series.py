@@ -198,11 +198,15 @@ def case_labels(cases: pd.DataFrame, ignore: Sequence[str] = ()) -> pd.Series[st
     return cases.apply(name, axis=1)
 
 
+def split_keys(variant: str) -> list[str]:
+    """The `key=value` parts of a variant."""
+    return [part.strip() for part in _BETWEEN_KEYS.split(variant) if "=" in part]
+
+
 def _other_keys(variant: str) -> list[str]:
     """The swept keys of a variant that no case column tells, by their last name."""
-    parts = [part.strip() for part in _BETWEEN_KEYS.split(variant) if "=" in part]
     kept = []
-    for part in parts:
+    for part in split_keys(variant):
         key, _, value = part.partition("=")
         if not any(key == told or key.endswith("." + told) for told in _TOLD):
             kept.append(f"{key.rsplit('.', 1)[-1]}={value}")

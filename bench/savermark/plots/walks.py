@@ -18,7 +18,7 @@ from savermark.plots.layout import (
     scale_axis,
     widest,
 )
-from savermark.plots.series import Frames, NoData
+from savermark.plots.series import Frames, NoData, split_keys
 from savermark.plots.style import MUTED, SMALL, WIDTH, backend_order
 from savermark.stats import growth
 
@@ -144,22 +144,22 @@ def ratio_to_floor(frames: Frames, workload: str) -> tuple[Figure, str]:
             ends.append((float(x[-1]), y[-1], walk, str(style["color"])))
         scale_axis(axes, "y", [1.0, *mine["times_floor"].astype(float)], "count", 8)
         axes.set_title(backend, size=SMALL, color=MUTED, loc="left", pad=4)
-        axes.set_xticks(range(len(variants)), [_value(name) for name in variants])
+        keys, values = _swept(variants)
+        axes.set_xticks(range(len(variants)), values)
         axes.set_xlim(-0.25, max(len(variants) - 0.75, 0.25))
         axes.set_ylabel("× floor")
         end_labels(axes, ends)
-    places[-1].set_xlabel(_axis_name(rows))
+    places[-1].set_xlabel(keys)
     return figure, "Down is better. What lies above 1 is the cost of finding the rows."
 
 
-def _value(variant: str) -> str:
-    """`5000` of `depth=5000`: the axis says of what."""
-    return variant.partition("=")[2] if variant.count("=") == 1 else variant or "–"
-
-
-def _axis_name(rows: pd.DataFrame) -> str:
-    keys = {str(variant).partition("=")[0] for variant in rows["variant"]}
-    return keys.pop().replace("_", " ") if len(keys) == 1 else "case"
+def _swept(variants: Sequence[str]) -> tuple[str, list[str]]:
+    """The keys that differ among variants, and each variant's values of them, one below another."""
+    parts = [dict(part.partition("=")[::2] for part in split_keys(name)) for name in variants]
+    keys = list(dict.fromkeys(key for one in parts for key in one))
+    told = [key for key in keys if len({one.get(key) for one in parts}) > 1] or keys
+    names = ", ".join(key.replace("_", " ") for key in told) or "case"
+    return names, ["\n".join(one.get(key, "–") for key in told) or "–" for one in parts]
 
 
 def frequency_tradeoff(frames: Frames, workload: str) -> tuple[Figure, str]:

@@ -81,6 +81,9 @@ class Request:
         ]
 
     def _depths(self) -> list[str]:
+        """One depth is set, several are swept: a swept key is part of every case's name."""
+        if len(self.depths) == 1:
+            return [f"thread.depth={self.depths[0]}"]
         return [f"thread.depth={list(self.depths)}"] if self.depths else []
 
     def _walked(self) -> list[str]:

@@ -56,7 +56,8 @@ def _compared(baseline: str, result: str, **options: float) -> Comparison:
         raise UsageError(
             f"{baseline} and {result}: name two results, or two files of pytest-benchmark"
         )
-    return compare_runs(*load_runs(find_result(baseline), find_result(result)), **options)
+    before, after = load_runs(find_result(baseline), find_result(result))
+    return compare_runs(before, after, **options)
 
 
 def check_threshold(threshold: float | None) -> None:

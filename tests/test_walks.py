@@ -715,3 +715,16 @@ def test_other_serializers(serde: Any, size: int) -> None:
         found = walk("onepass").history(each, at("t", parent), ["m"])
         assert found == walk("base").history(each, at("t", parent), ["m"])
         assert len(found["m"]["writes"]) == 15
+
+
+def test_long_names(kept: Kept) -> None:
+    """A channel's name may be longer than what is looked at in one go."""
+    long = "n" * 400
+    hand, parent = kept.hand(), None
+    for number in range(12):
+        name = f"c{number:02}"
+        held = {long: snapshot(1)} if number == 3 else {}
+        hand.put(name, parent, {"o": ["x" * 6_000], **held, "p": ["y"]}, moved=[long])
+        hand.write(name, (long, number))
+        parent = name
+    assert values(read(kept, hand, parent, [long]), long) == list(range(3, 11))

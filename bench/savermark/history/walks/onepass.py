@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -98,6 +99,7 @@ _SYNC: dict[Any, str] = {
 _ASYNC: dict[Any, str] = {is_async_sqlite: "sqlite", is_async_postgres: "postgres"}
 
 
+@cache
 def _engine(module: str) -> Any:
     # Only a saver whose package is installed can ask for its engine.
     return import_module(f"savermark.history.walks.{module}")

@@ -26,6 +26,7 @@ _REMEMBERED = 4  # shapes of values that hold no channel sought
 _SHAPE = 512  # bytes of the longest of them
 _HEAD = 512  # bytes of a blob read at a time
 _TOKEN = 300  # bytes that a channel's name or the header of a value may take
+_HEADER = 6  # bytes of the longest header of a value
 _STEPS = 500  # values stepped over before the blob is read as a whole
 
 # Bytes that a msgpack token takes by its first one, header included; 0 for what tells its length.
@@ -58,6 +59,7 @@ class Values:
         self._sought = packed_names(channels)
         self.at = 0
         self.without: tuple[bytes, ...] = ()
+        self._heads: tuple[bytes, ...] = ()
 
     def drop(self, channel: str) -> None:
         """This channel is found."""
@@ -84,15 +86,19 @@ class Values:
     def may_in(self, blob: Blob) -> bool:
         """`may` for a blob that is not read as a whole: its values are stepped over."""
         head: bytes = blob.read(_HEAD)
-        at = head.find(_VALUES, 0, _WITHIN)
-        if at < 0:
+        if head.startswith(self._heads, self.at):
+            return False
+        found = head.find(_VALUES, 0, _WITHIN)
+        if found < 0:
             return True
-        start, at = 0, at + len(_VALUES)
+        start, at = 0, found + len(_VALUES)
         count, at = _entries(head, at)
-        tokens = 2 * count
+        if count < 0 or any(len(key) > _TOKEN for key in self._sought):
+            return True
+        tokens, looked = 2 * count, at
         for _ in range(_STEPS):
             if not tokens:
-                return count < 0
+                break
             if at - start + _TOKEN > len(head) and start + len(head) < len(blob):
                 start = at
                 blob.seek(at)
@@ -101,8 +107,16 @@ class Values:
             # Keys inside a value are looked at, too: that costs nothing and can only err to yes.
             if head[at - start : end] in self._sought:
                 return True
+            # Of what is longer than any name sought only the header counts.
+            looked = at + _HEADER if end - at + start > _TOKEN else start + end
             tokens, at = tokens - 1 + inside, start + end
-        return True
+        if tokens:
+            return True
+        if not start and looked <= len(head):
+            # What begins with the same bytes as far as they were looked at holds the same keys.
+            self.at = found
+            self._heads = (head[found:looked], *self._heads[: _REMEMBERED - 1])
+        return False
 
 
 def version(data: bytes, key: bytes) -> Any:

@@ -125,7 +125,7 @@ async def awalk(saver: AsyncPostgresSaver, where: Where) -> Trail:
 
 def _steps(where: Where, loads: Loads, saver: Any) -> Steps:
     asked: dict[str, Any] = {"thread": str(where.thread), "space": where.space}
-    plans = _plans.setdefault(saver, _Plans())
+    plans = _plans.get(saver) or _plans.setdefault(saver, _Plans())
     chains = yield from _line(where, asked, loads, plans)
     left = [chain for chain in chains if chain.next]
     if left:

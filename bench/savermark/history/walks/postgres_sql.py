@@ -130,6 +130,7 @@ _GROWN = " + ".join(
 ALL_GROWN = 2 ** len(_TABLES) - 1
 
 
+@cache
 def text(statement: str, grown: int) -> str:
     """A statement with a plan of its own for this answer."""
     return f"{statement} -- {grown}"

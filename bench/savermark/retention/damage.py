@@ -197,7 +197,8 @@ def _equal_versions(
 ) -> Iterator[Damage]:
     """One stored value that several branches moved to by themselves, each with its own value.
 
-    Versions have a random part; a saver that counts them plainly gives two branches the same.
+    Versions have a random part; a saver that counts them plainly gives two branches the same. What a
+    root moved is unknown: retention makes roots of what once had a common ancestor.
     """
     filled = {blob.key for blob in image.blobs if blob.type != "empty"}
     if not filled:
@@ -205,11 +206,10 @@ def _equal_versions(
     makers: dict[tuple[str, str], list[CheckpointRow]] = defaultdict(list)
     for row in rows.values():
         parent = rows.get(row.parent_id) if row.parent_id is not None else None
-        if parent is None and row.parent_id is not None:
-            continue  # what it moved is unknown
-        before = {} if parent is None else parent.versions
+        if parent is None:
+            continue
         for channel, version in row.versions.items():
-            if before.get(channel) != version and (space, channel, version) in filled:
+            if parent.versions.get(channel) != version and (space, channel, version) in filled:
                 makers[channel, version].append(row)
     told = set[str]()
     for (channel, version), found in makers.items():

@@ -379,7 +379,7 @@ def test_a_job_stopped_in_the_middle_is_started_again(kept: Kept) -> None:
     hands = [line(kept).put("c4", "c3", {"a": snapshot("z")}, counts="a") for _ in range(3)]
     names = [hand.thread for hand in hands]
     policy = parse_policy("keep-latest")
-    started = apply(kept.rows, policy, threads=names)
+    started = apply(kept.rows, policy, threads=names, batch=1)
     next(started)
     started.close()  # type: ignore[attr-defined]
     assert [len(ids(kept, name)) for name in names] == [1, 4, 4]

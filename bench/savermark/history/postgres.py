@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from savermark.backends.shared import one_line
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
     from savermark.history.lineage import Channels, KeepSet
+    from savermark.history.postgres_bulk import PostgresBulk
     from savermark.history.turn import Lock
 
     Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -64,7 +65,11 @@ WHERE metadata ->> 'run_id' = ANY(%s)
     AND jsonb_typeof(metadata -> 'run_id') IN ('string', 'number')
 ORDER BY 1
 """
-_LOCK = "hashtextextended('savermark ' || %s::text, 0)"
+
+
+def lock_key(name: str) -> str:
+    """The number under which jobs hold a thread, as SQL; `name` is an expression."""
+    return f"hashtextextended('savermark ' || {name}::text, 0)"
 
 
 class PostgresRows:
@@ -88,6 +93,16 @@ class PostgresRows:
     def of(cls, saver: PostgresSaver) -> PostgresRows:
         """The rows behind a saver, over its connection or pool and under its lock."""
         return cls(saver.conn, saver.lock)
+
+    @property
+    def bulk(self) -> PostgresBulk | None:
+        """Many threads at a time; not in pipeline mode, where no statement tells its count."""
+        from savermark.history.postgres_bulk import PostgresBulk
+
+        lent = not isinstance(self.connection, psycopg.Connection)
+        if lent or self.connection.pgconn.pipeline_status == PipelineStatus.OFF:  # type: ignore[union-attr]
+            return PostgresBulk(self)
+        return None
 
     def threads(self) -> Iterator[str]:
         """Every thread with a row, in the database's order; a page of them at a time."""
@@ -134,18 +149,18 @@ class PostgresRows:
         with self.cursor() as cursor:
             if not cursor.connection.autocommit:
                 raise BackendError("maintenance needs an autocommit connection: open one")
-            cursor.execute(f"SELECT pg_advisory_lock({_LOCK})", (name,))
+            cursor.execute(f"SELECT pg_advisory_lock({lock_key('%s')})", (name,))
             try:
-                with _repeatable(cursor):
+                with repeatable(cursor):
                     yield PostgresTxn(self, cursor, name)
             finally:
                 with suppress(psycopg.Error):  # a broken connection has lost its locks
-                    cursor.execute(f"SELECT pg_advisory_unlock({_LOCK})", (name,))
+                    cursor.execute(f"SELECT pg_advisory_unlock({lock_key('%s')})", (name,))
 
     @staticmethod
     def lock_within(cursor: Cursor, thread_id: str) -> None:
         """Take a thread's lock to the end of the open transaction."""
-        cursor.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", (thread_id,))
+        cursor.execute(f"SELECT pg_advisory_xact_lock({lock_key('%s')})", (thread_id,))
 
     @contextmanager
     def cursor(self) -> Iterator[Cursor]:
@@ -200,7 +215,7 @@ class PostgresRows:
 
     def read(self, threads: Sequence[str]) -> list[ThreadImage]:
         """The images of these threads: three statements on one snapshot (`streaming.Reader`)."""
-        with self.cursor() as cursor, _repeatable(cursor, ", READ ONLY"):
+        with self.cursor() as cursor, repeatable(cursor, ", READ ONLY"):
             return self.read_with(cursor, threads)
 
     def read_with(self, cursor: Cursor, threads: Sequence[str]) -> list[ThreadImage]:
@@ -230,7 +245,7 @@ class PostgresRows:
         filled = {row.key for row in kept if row.type != "empty"}
         rows = []
         for row in checkpoints:
-            versions = _versions(row[3])
+            versions = versions_of(row[3])
             backed = {c for c, version in versions.items() if (row[0], c, version) in filled}
             rows.append(self.checkpoint(row, backed, versions))
         rows.sort(key=lambda row: row.key)
@@ -252,7 +267,7 @@ class PostgresRows:
             space,
             name,
             parent or None,
-            _versions(text) if versions is None else versions,
+            versions_of(text) if versions is None else versions,
             stored,
             metadata if isinstance(metadata, dict) else {},
             v,
@@ -264,14 +279,16 @@ class PostgresRows:
 
 
 @contextmanager
-def _repeatable(cursor: Cursor, mode: str = "") -> Iterator[None]:
+def repeatable(cursor: Cursor, mode: str = "") -> Iterator[None]:
+    """One snapshot for all statements of a transaction."""
     # Without a mode the session's own holds, so that a read-only one stays read-only.
     with cursor.connection.transaction():
         cursor.execute(f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ{mode}")
         yield
 
 
-def _versions(text: str | None) -> dict[str, str]:
+def versions_of(text: str | None) -> dict[str, str]:
+    """The versions of a checkpoint from their JSON."""
     return json.loads(text, parse_int=str, parse_float=str) if text else {}
 
 

@@ -47,14 +47,23 @@ def stream(
     reader: Reader, threads: Sequence[str | int] | None, batch: int, chunk: int
 ) -> Iterator[ThreadImage]:
     """The images of these threads or of all (`RowAccess.images`)."""
+    for part in fitted(reader, threads, batch, chunk):
+        yield from reader.read(part)
+
+
+def fitted(
+    reader: Reader, threads: Sequence[str | int] | None, batch: int, chunk: int
+) -> Iterator[list[str]]:
+    """These threads, each once, or all: at most `batch` at a time, cut so that they fit a chunk."""
     if threads is None:
         found = pages(reader, batch)
+    elif batch == 1:
+        found = ([(str(thread), 0)] for thread in dict.fromkeys(map(str, threads)))
     else:
         named = dict.fromkeys(str(thread) for thread in threads)
         found = (_sized(reader, part) for part in chunks(named, batch))
     for page in found:
-        for part in _fitting(page, chunk):
-            yield from reader.read(part)
+        yield from _fitting(page, chunk)
 
 
 def _sized(reader: Reader, threads: list[str]) -> list[tuple[str, int]]:

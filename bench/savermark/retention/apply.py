@@ -1,5 +1,7 @@
 """Plans carried out: one transaction a thread, the plan made again inside it.
 
+Usual threads share one, a batch of them at a time (`fast`).
+
 What a thread looked like before only decides whether a transaction is worth it; what is deleted is
 decided by the rows the transaction itself sees. Whoever caches histories is told before the first
 delete, and a failure there deletes nothing. A thread that cannot be handled is left as it was, its
@@ -23,7 +25,9 @@ from typing import TYPE_CHECKING
 
 from savermark.backends.shared import one_line
 from savermark.errors import ContractError, SavermarkError, Unsupported, UsageError
+from savermark.history.bulk import batches
 from savermark.history.rows import BATCH, ThreadBusy
+from savermark.retention.fast import apply_batch, lane
 from savermark.retention.fold import Evidence, Values, check_versions, evidence
 from savermark.retention.keep import GRACE, Terms
 from savermark.retention.plan import checked_threads, plan_by, terms_of
@@ -53,6 +57,7 @@ class Job:
     lifecycle: CacheLifecycle | None = None
     fold: Materializer | None = None
     retries: int = RETRIES
+    keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +101,20 @@ def apply(
     lifecycle: CacheLifecycle | None = None,
     fold: Materializer | None = None,
     retries: int = RETRIES,
+    keys: bool = False,
     on_progress: Callable[[Applied], object] | None = None,
 ) -> Iterator[Applied]:
     """Carry out a policy on these threads, or on all, one after the other, as it is iterated.
 
     `batch` threads are read at a time, and after as many that were changed the job rests `sleep`
     seconds. `fold` makes the values that `compact` stores. A thread found busy is tried again
-    `retries` times, then refused. Raises `UsageError` for wrong arguments at once, `BackendError`
-    where the engine itself fails.
+    `retries` times, then refused. Under `keep-latest` usual threads share a transaction, a batch of
+    whole threads, and have plans that count what goes (`fast.SetPlan`); with `keys` each thread has
+    its own, and a plan that names every row. Raises `UsageError` for wrong arguments at once,
+    `BackendError` where the engine itself fails.
     """
     terms = terms_of(policy, protect=protect, now=now, grace=grace)
-    job = Job(terms, lifecycle, fold, retries)
+    job = Job(terms, lifecycle, fold, retries, keys)
     return _fleet(rows, job, checked_threads(threads), batch, sleep, on_progress)
 
 
@@ -123,11 +131,12 @@ def aapply(
     lifecycle: CacheLifecycle | None = None,
     fold: Materializer | None = None,
     retries: int = RETRIES,
+    keys: bool = False,
     on_progress: Callable[[Applied], object] | None = None,
 ) -> AsyncIterator[Applied]:
     """The async twin of `apply`; the lifecycle is called beside the event loop."""
     terms = terms_of(policy, protect=protect, now=now, grace=grace)
-    job = Job(terms, lifecycle, fold, retries)
+    job = Job(terms, lifecycle, fold, retries, keys)
     return _afleet(rows, job, checked_threads(threads), batch, sleep, on_progress)
 
 
@@ -140,8 +149,8 @@ def _fleet(
     on_progress: Callable[[Applied], object] | None,
 ) -> Iterator[Applied]:
     changed = 0
-    for image in rows.images(threads, batch=batch):
-        applied = settle(rows, image, job)
+    for found in _found(rows, job, threads, batch):
+        applied = found if isinstance(found, Applied) else settle(rows, found, job)
         if on_progress is not None:
             on_progress(applied)
         yield applied
@@ -159,15 +168,30 @@ async def _afleet(
     on_progress: Callable[[Applied], object] | None,
 ) -> AsyncIterator[Applied]:
     changed = 0
-    images = await rows.run(lambda sync: sync.images(threads, batch=batch))
-    while (image := await rows.run(lambda _: next(images, None))) is not None:
-        applied = await asettle(rows, image, job)
+    results = await rows.run(lambda sync: _found(sync, job, threads, batch))
+    while (found := await rows.run(lambda _: next(results, None))) is not None:
+        applied = found if isinstance(found, Applied) else await asettle(rows, found, job)
         if on_progress is not None:
             on_progress(applied)
         yield applied
         changed += bool(applied.deleted)
         if sleep and applied.deleted and changed % batch == 0:
             await asyncio.sleep(sleep)
+
+
+def _found(
+    rows: RowAccess, job: Job, threads: Sequence[str] | None, batch: int
+) -> Iterator[Applied | ThreadImage]:
+    """What statements over sets have settled, and the images of the other threads, in order."""
+    bulk = None if job.keys else lane(rows, job.terms)
+    if bulk is None:
+        yield from rows.images(threads, batch=batch)
+        return
+    for names in batches(bulk, threads, batch):
+        done = apply_batch(bulk, names, job.terms, partial(_invalidate, job.lifecycle))
+        others = rows.images([name for name in names if name not in done], batch=batch)
+        for name in names:
+            yield done[name] if name in done else next(others)
 
 
 def settle(rows: RowAccess, image: ThreadImage, job: Job) -> Applied:

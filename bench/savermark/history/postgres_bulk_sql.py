@@ -1,0 +1,111 @@
+"""The statements of `postgres_bulk`. Keys come as columns: thread, namespace, checkpoint id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from savermark.history.image import COUNTERS, COUNTERS_OF_OLD
+from savermark.history.postgres import PostgresRows, lock_key
+
+if TYPE_CHECKING:
+    from savermark.storage import Table
+
+# Never waits, so the snapshot it takes may be older than what the last holder did; the deletion
+# then meets rows that are gone and fails, which `ThreadBusy` says.
+TRY = f"SELECT t FROM unnest(%s::text[]) AS t WHERE pg_try_advisory_xact_lock({lock_key('t')})"
+# What there is of each namespace: a text for its checkpoints in no order, one for its blobs with
+# each pair as it stands between the quotation marks of the versions, the number of its writes, and
+# a row without a namespace for a thread with writes of a checkpoint that is not stored.
+FACTS = """
+SELECT 0, thread_id, checkpoint_ns, count(*), string_agg(
+    checkpoint_id || E'\\t' || coalesce(parent_checkpoint_id, '') || E'\\t'
+        || (checkpoint -> 'channel_versions')::text, E'\\n')
+FROM checkpoints WHERE thread_id = ANY(%(threads)s) GROUP BY 2, 3
+UNION ALL
+SELECT CASE WHEN type = 'empty' THEN 1 ELSE 2 END, thread_id, checkpoint_ns, count(*),
+    string_agg(channel || '": "' || version, E'\\n')
+FROM checkpoint_blobs WHERE thread_id = ANY(%(threads)s) GROUP BY 1, 2, 3
+UNION ALL
+SELECT 3, thread_id, NULL, count(*), NULL
+FROM checkpoint_writes WHERE thread_id = ANY(%(threads)s) GROUP BY 2
+UNION ALL
+SELECT DISTINCT 4, w.thread_id, NULL, 1, NULL FROM checkpoint_writes AS w LEFT JOIN (
+    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
+    WHERE thread_id = ANY(%(threads)s)
+) AS c USING (thread_id, checkpoint_ns, checkpoint_id)
+WHERE w.thread_id = ANY(%(threads)s) AND c.thread_id IS NULL
+ORDER BY 1
+"""
+_KEYS = "unnest(%s::text[], %s::text[], %s::text[]) AS k (thread, space, id)"
+_HERE = "thread_id = k.thread AND checkpoint_ns = k.space"
+_ROW = f"""{_KEYS} CROSS JOIN LATERAL (
+    SELECT * FROM checkpoints WHERE {_HERE} AND checkpoint_id = k.id LIMIT 1
+) AS checkpoints"""
+HEADS = f"""
+SELECT thread_id, ARRAY(
+    SELECT jsonb_build_array(task_id, idx, channel, {{path}}, octet_length(blob))
+    FROM checkpoint_writes WHERE {_HERE} AND checkpoint_id = k.id
+), {PostgresRows.columns} FROM {_ROW}
+"""
+CALLERS = """
+SELECT DISTINCT thread_id, checkpoint_ns, coalesce(metadata -> 'parents' ->> '', '')
+FROM checkpoints WHERE thread_id = ANY(%s) AND position(':' IN checkpoint_ns) > 0
+"""
+HOLDERS = """
+SELECT DISTINCT thread_id FROM checkpoints WHERE thread_id = ANY(%s) AND checkpoint_id = ANY(%s)
+"""
+# The third column is a channel here: the newest checkpoint that values it by itself.
+INLINE = f"""
+SELECT k.thread, k.space, k.id, max(checkpoint_id COLLATE "C") FROM {_KEYS}
+JOIN checkpoints ON {_HERE} WHERE (checkpoint -> 'channel_values' ->> k.id) IS NOT NULL
+GROUP BY 1, 2, 3
+"""
+MARKS = f"""
+SELECT DISTINCT k.thread, k.space, v.key FROM {_ROW}
+CROSS JOIN LATERAL jsonb_each(checkpoint -> 'channel_values') AS v
+WHERE v.value = 'true' AND NOT EXISTS (
+    SELECT 1 FROM checkpoint_blobs AS b WHERE b.thread_id = k.thread AND b.checkpoint_ns = k.space
+        AND b.channel = v.key AND b.version = checkpoint -> 'channel_versions' ->> v.key
+        AND b.type <> 'empty' OFFSET 0
+)
+"""
+COUNTED = f"""
+SELECT DISTINCT thread_id, checkpoint_ns, jsonb_object_keys(counters) FROM (
+    SELECT thread_id, checkpoint_ns,
+        coalesce(metadata -> '{COUNTERS}', metadata -> '{COUNTERS_OF_OLD}') AS counters
+    FROM checkpoints WHERE thread_id = ANY(%s)
+) AS told WHERE jsonb_typeof(counters) = 'object'
+"""
+OWNED = f"""
+SELECT k.thread, count(*) FROM {_KEYS} CROSS JOIN LATERAL (
+    SELECT 1 FROM checkpoint_writes WHERE {_HERE} AND checkpoint_id = k.id OFFSET 0
+) AS owned GROUP BY 1
+"""
+# Everything of the threads but what is named. `NOT IN` is a look into a hash, whatever is known of
+# the tables; a join would be planned from guesses.
+_NAMED = "SELECT * FROM unnest(%({0}thread)s::text[], %({0}space)s::text[], %({0}id)s::text[])"
+_PLACE = "(thread_id, checkpoint_ns, checkpoint_id)"
+LOOSEN = f"""
+UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE {_PLACE} IN ({_NAMED.format("loose_")})
+"""
+CLEAR: dict[Table, str] = {
+    "checkpoints": f"""
+DELETE FROM checkpoints
+WHERE thread_id = ANY(%(threads)s) AND {_PLACE} NOT IN ({_NAMED.format("")})
+""",
+    "blobs": f"""
+DELETE FROM checkpoint_blobs
+WHERE thread_id = ANY(%(threads)s) AND (thread_id, checkpoint_ns, channel || '": "' || version)
+    NOT IN ({_NAMED.format("blob_")})
+""",
+    "writes": f"""
+DELETE FROM checkpoint_writes
+WHERE thread_id = ANY(%(threads)s) AND {_PLACE} NOT IN ({_NAMED.format("")})
+""",
+}
+# All of it at once: one trip to the server, which for many rows costs more than it saves.
+CLEAR_ALL = f"""
+WITH loosened AS ({LOOSEN}),
+{", ".join(f"{table} AS ({statement} RETURNING 1)" for table, statement in CLEAR.items())}
+SELECT {", ".join(f"(SELECT count(*) FROM {table})" for table in CLEAR)}
+"""

@@ -16,6 +16,7 @@ FAMILIES = {
     "savers": "savermark.trial.family",
     "sandbox": "savermark.sandbox_trial.family",
     "walks": "savermark.walking.family",
+    "retention": "savermark.trial.policy_family",
 }
 
 

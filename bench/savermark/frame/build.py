@@ -110,7 +110,12 @@ def _walk_values(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_SPEC_VALUES = {"savers": _saver_values, "sandbox": _sandbox_values, "walks": _walk_values}
+_SPEC_VALUES = {
+    "savers": _saver_values,
+    "retention": _saver_values,
+    "sandbox": _sandbox_values,
+    "walks": _walk_values,
+}
 
 
 def _typical(turns: Any) -> int:

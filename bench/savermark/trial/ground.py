@@ -44,6 +44,7 @@ class Ground:
     graph: Graph  # on that saver
     threads: tuple[ThreadScript, ...]
     clock: Callable[[], int]
+    walks: tuple[str, ...] = ()  # to be read beside the base class's and the saver's own
     loaded: Loaded = field(default_factory=Loaded)
     samples: list[SampleSet] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)

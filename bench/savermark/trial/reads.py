@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from savermark.backends.base import Location, Store
+    from savermark.history.walks import Walk
     from savermark.trial.case import Case
     from savermark.trial.driver import Driver, Graph, Saver
-    from savermark.trial.ground import Ground
+    from savermark.trial.ground import Ground, Loaded
 
 #: Rounds before those that count. One fills caches, and in it each statement is used often enough
 #: for psycopg to prepare it.
@@ -70,12 +71,15 @@ async def read(driver: Driver, graph: Graph, saver: Saver, target: Target) -> An
         return await driver.call(BaseCheckpointSaver, method, saver, **walk)
     if target.op == "walk_native":
         return await driver.call(saver, method, **walk)
+    if target.op.startswith("walk_"):
+        chosen = _walk(target.op.removeprefix("walk_"))
+        return await driver.call(chosen, "history", saver, config, target.channels)
     return await driver.call(graph, "get_state", config)
 
 
-async def read_targets(ground: Ground) -> list[Target]:
+async def read_targets(ground: Ground, loaded: Loaded | None = None) -> list[Target]:
     """What is read of the probe thread: its head, and older checkpoints of it."""
-    loaded = ground.loaded
+    loaded = loaded or ground.loaded
     depth = loaded.checkpoints[loaded.probe]
     head = {"thread_id": loaded.probe}
     found = [Target("get_state", "head", depth, head)]
@@ -92,6 +96,12 @@ async def read_targets(ground: Ground) -> list[Target]:
         walks.append("walk_native")
     else:
         ground.unsupported("walk_native", f"{ground.case.backend} has no walk of its own")
+    for name in ground.walks:
+        if _walk(name).supports(ground.saver):
+            walks.append(f"walk_{name}")
+        else:
+            why = f"it cannot read a {type(ground.saver).__name__}"
+            ground.unsupported(f"walk_{name}", why)
     for at, place in places:
         channels = await _delta_channels(ground, place)
         if channels:
@@ -99,7 +109,9 @@ async def read_targets(ground: Ground) -> list[Target]:
     return found
 
 
-async def warm_reads(ground: Ground, targets: Sequence[Target]) -> None:
+async def warm_reads(
+    ground: Ground, targets: Sequence[Target], phase: Phase = Phase.LOADED
+) -> None:
     """Sample every target in rounds, so that drift hits all alike; check listed histories once."""
     times: list[list[int]] = [[] for _ in targets]
     gaps: dict[str, str | None] = {}
@@ -116,8 +128,8 @@ async def warm_reads(ground: Ground, targets: Sequence[Target]) -> None:
             ns.append(ground.clock() - start)
     if gaps and Capability.KEEPS in ground.store.capabilities:
         wrong = [f"{op}: {gap}" for op, gap in gaps.items() if gap]
-        ground.check(Phase.LOADED, "history", len(gaps), wrong)
-    ground.samples += _sample_sets(targets, times, "warm", WARMUP_ROUNDS)
+        ground.check(phase, "history", len(gaps), wrong)
+    ground.samples += _sample_sets(targets, times, "warm", phase, WARMUP_ROUNDS)
 
 
 def enough(ns: Sequence[int]) -> bool:
@@ -128,20 +140,27 @@ def enough(ns: Sequence[int]) -> bool:
     return counted >= FEWEST or spent > 10 * BUDGET_NS
 
 
-async def check_walks(ground: Ground, targets: Sequence[Target]) -> None:
-    """The saver's own walk must find what the base class's walk finds on the same rows."""
+async def check_walks(
+    ground: Ground, targets: Sequence[Target], phase: Phase = Phase.LOADED
+) -> None:
+    """Every walk must find what the base class's walk finds on the same rows."""
     found: dict[str, dict[str, Any]] = {}
     for target in targets:
         if target.op.startswith("walk_"):
             walked = await read(ground.driver, ground.graph, ground.saver, target)
             found.setdefault(target.at, {})[target.op] = _comparable(walked)
-    pairs = {at: walks for at, walks in found.items() if len(walks) == 2}
-    wrong = [at for at, walks in pairs.items() if walks["walk_base"] != walks["walk_native"]]
+    pairs = {at: walks for at, walks in found.items() if len(walks) > 1}
+    wrong = [
+        f"{at} by {op}"
+        for at, walks in pairs.items()
+        for op, seen in walks.items()
+        if seen != walks["walk_base"]
+    ]
     if pairs:
-        ground.check(Phase.LOADED, "walks", len(pairs), wrong)
+        ground.check(phase, "walks", len(pairs), wrong)
 
 
-def cold_reads(ground: Ground, targets: Sequence[Target]) -> None:
+def cold_reads(ground: Ground, targets: Sequence[Target], phase: Phase = Phase.LOADED) -> None:
     """Sample some targets in a new process, on new connections, with caches dropped."""
     if not ground.spec.measure.cold or not ground.can(Capability.COLD, "cold reads"):
         return
@@ -157,7 +176,7 @@ def cold_reads(ground: Ground, targets: Sequence[Target]) -> None:
     end = run_child(job, ground.store.location.folder, COLD_TIMEOUT_S, own_group=False)
     if end.result is None:
         raise BackendError(f"cold reads: {end.cause}")
-    ground.samples += _sample_sets(chosen, end.result["ns"], "cold", 0)
+    ground.samples += _sample_sets(chosen, end.result["ns"], "cold", phase, 0)
 
 
 def read_cold(
@@ -201,12 +220,13 @@ def _sample_sets(
     targets: Sequence[Target],
     times: Sequence[Sequence[int]],
     temperature: Literal["warm", "cold"],
+    phase: Phase,
     warmup: int,
 ) -> list[SampleSet]:
     return [
         SampleSet(
             target.op,
-            Phase.LOADED,
+            phase,
             temperature,
             target.at,
             (target.depth,) * len(ns),
@@ -233,6 +253,12 @@ def _comparable(walked: Any) -> Any:
         channel: ([tuple(write) for write in history["writes"]], history.get("seed", "no seed"))
         for channel, history in walked.items()
     }
+
+
+def _walk(name: str) -> Walk:
+    from savermark.history.walks import walk  # few trials need it
+
+    return walk(name)
 
 
 def _plain(config: RunnableConfig) -> dict[str, str]:

@@ -22,6 +22,8 @@ class Retained:
     deleted: frozenset[str] = frozenset()  # threads that must hold nothing
     pruned: frozenset[str] = frozenset()  # threads that lost some rows
     dropped: frozenset[str] = frozenset()  # tips of pruned threads, as `thread/tip`, given up
+    broken: bool = False  # it filed a failed check: nothing is read of what it left
+    after: Callable[[Phase], Awaitable[None]] | None = None  # reads of what is left, each phase
 
 
 #: A retention works on a loaded store through `ground.driver`; it may file samples and notes.

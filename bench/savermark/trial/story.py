@@ -20,7 +20,7 @@ from savermark.trial.failure import failed_trial, is_unsupported
 from savermark.trial.ground import Ground
 from savermark.trial.load import load
 from savermark.trial.reads import check_walks, cold_reads, read_targets, warm_reads
-from savermark.trial.retention import Retain, delete_share
+from savermark.trial.retention import Retain, Retained, delete_share
 from savermark.trial.verify import (
     check_clone_rows,
     check_continuation,
@@ -44,6 +44,7 @@ def run_trial(
     repetition: int = 0,
     *,
     retain: Retain = delete_share,
+    walks: tuple[str, ...] = (),
     clock: Callable[[], int] = perf_counter_ns,
     began_ns: int | None = None,
     keep: bool = False,
@@ -55,13 +56,30 @@ def run_trial(
     end, unless `keep`.
     """
     began = time.monotonic_ns() if began_ns is None else began_ns
+
+    def measure(store: Store) -> TrialResult:
+        driver = driver_for(case.spec)
+        return driver.run(_measure(case, store, driver, retain, walks, clock, began))
+
+    return in_store(case, location, repetition, measure, clock=clock, keep=keep)
+
+
+def in_store(
+    case: Case,
+    location: Location,
+    repetition: int,
+    measure: Callable[[Store], TrialResult],
+    *,
+    clock: Callable[[], int] = perf_counter_ns,
+    keep: bool = False,
+) -> TrialResult:
+    """What `measure` finds on a fresh store, which is destroyed at the end, unless `keep`."""
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     start = clock()
     try:
         store = get_backend(case.backend).create(location)
         try:
-            driver = driver_for(case.spec)
-            result = driver.run(_measure(case, store, driver, retain, clock, began))
+            result = measure(store)
         finally:
             (store.close if keep else store.destroy)()
     except Exception as error:
@@ -78,12 +96,14 @@ async def _measure(
     store: Store,
     driver: Driver,
     retain: Retain,
+    walks: tuple[str, ...],
     clock: Callable[[], int],
     began_ns: int,
 ) -> TrialResult:
     async with driver.open(store, make_serde(case.spec)) as saver:
         graph = build_graph(case.spec, saver)
-        ground = Ground(case, driver, store, saver, graph, write_script(case.spec), clock)
+        script = write_script(case.spec)
+        ground = Ground(case, driver, store, saver, graph, script, clock, walks)
         ground.notes["load_average"] = round(os.getloadavg()[0], 2)
         ground.notes["cores"] = os.cpu_count()
 
@@ -96,24 +116,31 @@ async def _measure(
         await warm_reads(ground, targets)
         cold_reads(ground, targets)
         measure_storage(ground, Phase.LOADED)
-        gone = await _retain(ground, retain)
+        done = await _retain(ground, retain)
         if ground.can(Capability.COMPACT, "compaction"):
             store.compact()
             measure_storage(ground, Phase.COMPACTED)
-        await check_continuation(ground, gone)
-        broken = [check for check in ground.checks if not check.ok]
-        return TrialResult(
-            case_id=case.case_id,
-            repetition=0,
-            status=Status.FAILED if broken else Status.OK,
-            cause=f"check {broken[0].check}: {broken[0].detail}" if broken else "",
-            samples=tuple(ground.samples),
-            phases=tuple(ground.phases),
-            checks=tuple(ground.checks),
-            process=cost,
-            backend=store.describe(),
-            notes=ground.notes,
-        )
+            if done.after is not None and not done.broken:
+                await done.after(Phase.COMPACTED)
+        if not done.broken:
+            await check_continuation(ground, done.deleted)
+        return replace(ended(ground), process=cost)
+
+
+def ended(ground: Ground) -> TrialResult:
+    """What a trial found; one with a broken check has failed."""
+    broken = [check for check in ground.checks if not check.ok]
+    return TrialResult(
+        case_id=ground.case.case_id,
+        repetition=0,
+        status=Status.FAILED if broken else Status.OK,
+        cause=f"check {broken[0].check}: {broken[0].detail}" if broken else "",
+        samples=tuple(ground.samples),
+        phases=tuple(ground.phases),
+        checks=tuple(ground.checks),
+        backend=ground.store.describe(),
+        notes=ground.notes,
+    )
 
 
 def measure_storage(ground: Ground, phase: Phase) -> PhaseStorage:
@@ -133,8 +160,8 @@ def measure_storage(ground: Ground, phase: Phase) -> PhaseStorage:
     return found
 
 
-async def _retain(ground: Ground, retain: Retain) -> frozenset[str]:
-    """Let a retention delete; prove what it left alone. Returns the threads it deleted."""
+async def _retain(ground: Ground, retain: Retain) -> Retained:
+    """Let a retention delete; prove what it left alone. Returns what it did."""
     names = {thread.thread_id for thread in ground.threads}
     counted = Capability.STORAGE in ground.store.capabilities
     before = ground.store.row_digests() if counted and len(names) > 1 else {}
@@ -148,5 +175,8 @@ async def _retain(ground: Ground, retain: Retain) -> frozenset[str]:
         check_deletion(ground, before, untouched, done.deleted, storage)
     elif Capability.KEEPS in ground.store.capabilities:
         await check_gone(ground, done.deleted)
-    await check_states(ground, Phase.RETAINED, done.deleted, done.dropped)
-    return done.deleted
+    if not done.broken:
+        await check_states(ground, Phase.RETAINED, done.deleted, done.dropped)
+        if done.after is not None:
+            await done.after(Phase.RETAINED)
+    return done

@@ -45,7 +45,7 @@ async def check_states(
         return
     heads: list[tuple[str, str | None]] = []
     others: list[tuple[str, str | None]] = []
-    for thread in _read_back(ground.threads):
+    for thread in read_back(ground.threads):
         if thread.thread_id in gone:
             continue
         for name, expected in thread.tips.items():
@@ -59,7 +59,7 @@ async def check_states(
             ground.check(phase, check, len(seen), broken)
 
 
-def _read_back(threads: Sequence[ThreadScript]) -> list[ThreadScript]:
+def read_back(threads: Sequence[ThreadScript]) -> list[ThreadScript]:
     clones = [thread for thread in threads if thread.source is not None]
     step = max(1, -(-len(clones) // READ_CLONES))
     return [thread for thread in threads if thread.source is None] + clones[::step]

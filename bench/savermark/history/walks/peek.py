@@ -26,7 +26,6 @@ _REMEMBERED = 4  # shapes of values that hold no channel sought
 _SHAPE = 512  # bytes of the longest of them
 _HEAD = 512  # bytes of a blob read at a time
 _TOKEN = 300  # bytes that a channel's name or the header of a value may take
-_HEADER = 6  # bytes of the longest header of a value
 _STEPS = 500  # values stepped over before the blob is read as a whole
 
 # Bytes that a msgpack token takes by its first one, header included; 0 for what tells its length.
@@ -108,7 +107,8 @@ class Values:
             if head[at - start : end] in self._sought:
                 return True
             # Of what is longer than any name sought only the header counts.
-            looked = at + _HEADER if end - at + start > _TOKEN else start + end
+            large = end - at + start > _TOKEN
+            looked = at + _TELLS[head[at - start]][1] if large else start + end
             tokens, at = tokens - 1 + inside, start + end
         if tokens:
             return True

@@ -8,7 +8,8 @@ The keep rules and what each keeps:
 - `older-than=AGE`: everything not known to be older.
 
 Whatever the rules: protected ids stay, and with one the parent-graph checkpoints that its metadata
-names, which a config needs to find it. A checkpoint goes when no rule keeps it.
+names, which a config needs to find it; likewise with what `older-than` keeps of a call, whose
+caller is a little older. A checkpoint goes when no rule keeps it.
 
 Namespaces below the root:
 
@@ -61,7 +62,7 @@ def addressable(image: ThreadImage, terms: Terms) -> dict[str, frozenset[str]]:
     """
     if not terms.policy.keeps:
         return {space: frozenset(rows) for space, rows in image.spaces.items()}
-    selected = _selected(image, terms.protected)
+    selected = _selected(image, terms)
     found: dict[str, frozenset[str]] = {}
     for space in sorted(image.spaces, key=lambda name: (name.count("|"), name)):
         rows = image.spaces[space]
@@ -91,9 +92,12 @@ def callers(row: CheckpointRow) -> frozenset[CheckpointKey]:
     return frozenset((str(space), str(name)) for space, name in parents.items())
 
 
-def _selected(image: ThreadImage, protected: frozenset[str]) -> frozenset[CheckpointKey]:
-    rows = (row for row in image.checkpoints if row.checkpoint_id in protected)
-    return frozenset().union(*(callers(row) for row in rows))
+def _selected(image: ThreadImage, terms: Terms) -> frozenset[CheckpointKey]:
+    rows = {row.key: row for row in image.checkpoints if row.checkpoint_id in terms.protected}
+    for space in filter(is_call, image.spaces if terms.policy.older_than is not None else ()):
+        young = _young(image.spaces[space], terms)
+        rows |= {(space, name): image.spaces[space][name] for name in young}
+    return frozenset().union(*(callers(row) for row in rows.values()))
 
 
 def _young(rows: Mapping[str, CheckpointRow], terms: Terms) -> set[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from savermark.history.lineage import LineageError, keep_ids
 from savermark.retention.branching import BranchError, LineageIntegrity
 from savermark.retention.findings import Check, Findings
+from savermark.retention.keep import callers
 from savermark.retention.leftovers import GRACE, is_call, leftovers
 from savermark.retention.promises import ThreadReading
 from savermark.retention.scope import Scope
@@ -185,13 +186,15 @@ def _orphans(
             found.add("failed", f"{after.image.rows} rows of a deleted thread are left")
         found.notes.append("the thread is gone")
     else:
-        for table, rows in leftovers(before.image, after.image, now, grace).items():
+        kept = scope.readable | scope.support if scope.told else frozenset()
+        for table, rows in leftovers(before.image, after.image, now, grace, kept).items():
             if rows.made:
                 found.add("failed", f"{table}: {rows.made} rows that nothing refers to any more")
             if rows.left and not scope.refused:
                 found.add("failed", f"{table}: {rows.left} orphans of before are still there")
             told = f" ({rows.waiting} within grace)" * bool(rows.waiting)
             told += f" ({rows.left} of before, left alone)" * bool(rows.left)
+            told += f" ({rows.kept} whose parent was gone before)" * bool(rows.kept)
             found.notes.append(f"{table}: 0{told}")
     return found
 
@@ -249,9 +252,15 @@ def _count(old: Reading, new: Reading) -> str:
 
 
 def _subgraphs(before: ThreadReading, after: ThreadReading, root: str, found: Findings) -> None:
-    """What an interrupted subgraph resumes from: the head of each namespace that was called."""
+    """What an interrupted subgraph resumes from: the head of each namespace that was called.
+
+    Not of one within another that has moved on since: its work is taken in.
+    """
     for space in sorted(before.calls.get(root, ())):
         head = before.heads[space]
+        row = before.image.row(space, head)
+        if row and any(above and before.heads.get(above) != one for above, one in callers(row)):
+            continue
         old, new = before.readings.get((space, head)), after.readings.get((space, head))
         if new is None:
             found.add("failed", f"the subgraph {space!r} would start again: its state is gone")

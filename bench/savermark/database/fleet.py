@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from savermark.database.live import beside_runs
 from savermark.database.tally import Tally
 from savermark.errors import ContractError, SavermarkError, UsageError
 from savermark.history.rows import BATCH, CHUNK
 from savermark.retention.keep import GRACE
-from savermark.retention.verify import Verification, snapshot_promises, verify_retention
+from savermark.retention.verify import snapshot_promises, verify_retention
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -216,39 +217,8 @@ def _verify(
         grace=check.grace,
         now=check.now or datetime.now(UTC),
     )
-    images = {name: image for name, (image, _) in touched.items()}
-    tally.add_verification(_beside_runs(rows, found, images))
+    tally.add_verification(beside_runs(rows, found, touched))
     tally.verify_ns += time.perf_counter_ns() - began
-
-
-def _beside_runs(
-    rows: RowAccess, found: Verification, images: dict[str, ThreadImage]
-) -> Verification:
-    """The checks, with a failure taken for not provable where somebody wrote in between.
-
-    A live run's pending writes and later checkpoints are not told from what retention did.
-    """
-    grown = {
-        name
-        for name in {check.thread_id for check in found.failures}
-        if _grew(images[name], rows.image(name))
-    }
-    return Verification(
-        tuple(
-            replace(check, verdict="unproven", detail=f"{check.detail} (a run wrote meanwhile)")
-            if check.verdict == "failed" and check.thread_id in grown
-            else check
-            for check in found.checks
-        )
-    )
-
-
-def _grew(before: ThreadImage, after: ThreadImage) -> bool:
-    old = {row.key for row in before.checkpoints}
-    own = {row.key[2:] for row in before.writes}  # a graft moves writes, and makes none
-    return any(row.key not in old for row in after.checkpoints) or any(
-        row.key[2:] not in own for row in after.writes
-    )
 
 
 def _rest(pace: Pace) -> None:

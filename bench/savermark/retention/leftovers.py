@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -18,31 +18,41 @@ GRACE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The orphan rows of one table: `made` since the first reading, `left` from before it, and
-    `waiting`, whose checkpoint may not be committed yet.
+    """The orphan rows of one table: `made` since the first reading, `left` from before it,
+    `waiting`, whose checkpoint may not be committed yet, and `kept`, which were so before and stay
+    because a policy keeps them (a head whose parent somebody deleted).
     """
 
     made: int = 0
     left: int = 0
     waiting: int = 0
+    kept: int = 0
 
 
 def leftovers(
-    before: ThreadImage, after: ThreadImage, now: datetime, grace: timedelta = GRACE
+    before: ThreadImage,
+    after: ThreadImage,
+    now: datetime,
+    grace: timedelta = GRACE,
+    kept: Collection[RowKey] = (),
 ) -> dict[str, Leftovers]:
     """The orphan rows of a thread now, by table and by where they come from.
 
     A row that was referred to before, or whose checkpoint was stored before, is made an orphan
-    since. Any other is garbage once its checkpoint's id is older than the grace.
+    since. Any other is garbage once its checkpoint's id is older than the grace. `kept` are
+    checkpoints that a policy keeps on purpose.
     """
     stored = {row.checkpoint_id for row in before.checkpoints}
     blobs: set[RowKey] = {row.key for row in before.blobs}
     old = orphan_rows(before)
     found = {}
     for table, rows in orphan_rows(after).items():
-        made = left = waiting = 0
+        made = left = waiting = stays = 0
         for key, owner in rows.items():
             known = key in blobs if table == "blobs" else owner in stored
+            if table == "checkpoints" and key in kept and key in old[table]:
+                stays += 1
+                continue
             age = age_of(owner, now)
             if known and key not in old[table]:
                 made += 1
@@ -52,7 +62,7 @@ def leftovers(
                 left += 1
             else:
                 made += 1
-        found[table] = Leftovers(made, left, waiting)
+        found[table] = Leftovers(made, left, waiting, stays)
     return found
 
 

@@ -24,6 +24,7 @@ VERBS = {
     "baseline": "Save what a saver costs, and check that it costs no more.",
     "ab": "Compare two builds of a saver: two environments, trials in turn, one report.",
     "walk": "Measure ways to rebuild delta channels: latency, exact counts, growth.",
+    "retain": "Measure a retention policy: before and after, with proof that nothing was lost.",
     "conformance": "Try every rule of a saver on a backend or a factory.",
     "sandbox": "Measure and prove stores of sandbox checkpoints.",
     "db": "Inspect, diagnose and maintain databases that savers wrote.",

@@ -90,12 +90,14 @@ def measured(
     fmt: str,
     quiet: bool,
     show: Callable[[RunResult, str], None] | None = None,
+    judge: Callable[[RunResult], int | None] = lambda run: None,
 ) -> int:
     """Run the plan, or what is left of the result to resume, and report; the exit code.
 
-    `show` prints the result in place of the summary table.
+    `show` prints the result in place of the summary table; `judge` may give another exit code.
     """
     from savermark.cli.progress import progress_for
+    from savermark.results import load_run
     from savermark.runner import run_workloads
 
     plan, folder = (plan, _folder(out)) if resume is None else _resumed(plan, resume)
@@ -107,7 +109,7 @@ def measured(
     except KeyboardInterrupt:
         raise _interrupted(folder) from None
     remark(f"result: {summary.path.parent}", quiet=quiet)
-    return summary.exit_code
+    return judge(load_run(summary.path)) or summary.exit_code
 
 
 def _interrupted(folder: Path) -> Interrupted:

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from savermark.frame import FRAMES, load_runs, to_frame
+from savermark.frame.retention import effort_table, history_table, reads_table, space_table
 from savermark.frame.walks import walk_table
 from savermark.report.files import drop_others, write_frame, write_whole
 from savermark.report.gallery import draw_pictures
 from savermark.report.markdown import markdown
 from savermark.report.page import page
+from savermark.report.retention_block import is_retention, retention_markdown
 from savermark.report.story import tell, usable
 
 if TYPE_CHECKING:
     from savermark.results import RunResult
 
 __all__ = ["Report", "write_report"]
+
+# Frames of a run with policies; docs/schema.md has their columns.
+RETENTION = {
+    "retention_space": space_table,
+    "retention_effort": effort_table,
+    "retention_reads": reads_table,
+    "run_history": history_table,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,10 @@ def write_report(run_dir: str | Path) -> Report:
     frames["walks"] = walk_table([run])
     if not frames["walks"].empty:
         written += write_frame(folder / "frames", "walks", frames["walks"])
+    for name, table in RETENTION.items() if is_retention(run) else ():
+        frames[name] = table([run])
+        if not frames[name].empty:
+            written += write_frame(folder / "frames", name, frames[name])
     drop_others(folder / "frames", written, (".csv", ".parquet"))
     pictures = draw_pictures(drawable(run, frames), folder / "plots")
     plots = [path for picture in pictures for path in picture.paths]
@@ -56,6 +70,8 @@ def write_report(run_dir: str | Path) -> Report:
     html, text = folder / "report.html", folder / "report.md"
     write_whole(html, page(run, frames, chapters, pictures).encode("utf-8"))
     write_whole(text, markdown(run, frames, chapters, pictures).encode("utf-8"))
+    if is_retention(run):
+        write_whole(folder / "retention.md", retention_markdown(run).encode("utf-8"))
     return Report(html, text, tuple(plots), tuple(written))
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from savermark.spec import WorkloadSpec
 
 FAMILY = "retention"
+#: Enough for an interval around the ratio of two medians; `--set measure.reads=` has the last word.
+READS = "measure.reads=15"
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def make_scenario_cases(
 
 
 def _variants(workload: str, overrides: tuple[str, ...]) -> list[tuple[str, WorkloadSpec]]:
-    return [(variant.label, variant.spec) for variant in load_workload(workload, overrides)]
+    variants = load_workload(workload, (READS, *overrides))
+    return [(variant.label, variant.spec) for variant in variants]
 
 
 def _labelled(label: str, key: str, value: str, protect_tips: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cache
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -255,7 +256,9 @@ def _comparable(walked: Any) -> Any:
     }
 
 
+@cache
 def _walk(name: str) -> Walk:
+    """A walk by its name, which is looked up among the installed packages: once, not in a read."""
     from savermark.history.walks import walk  # few trials need it
 
     return walk(name)

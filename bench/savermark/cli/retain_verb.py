@@ -1,0 +1,149 @@
+"""`savermark retain`: workloads before and after a retention policy, with the proof."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from savermark.cli.output import recorded_command
+from savermark.cli.run_options import run_options
+from savermark.cli.run_verb import DEFAULT_BACKENDS, check_resume_options, expanded, measured
+
+if TYPE_CHECKING:
+    from savermark.results import RunResult
+    from savermark.trial.policy_case import RetainCase
+
+SCENARIOS = ("run-history",)
+
+
+@click.command(
+    "retain",
+    epilog="Example: savermark retain branching --policy keep-turns=3,duration-leaves -b sqlite",
+)
+@click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="RULES",
+    help="Rules with commas between them (savermark list policies), or module:function of your "
+    "own, called as function(saver, thread_ids); repeatable.",
+)
+@click.option(
+    "--protect-tips",
+    is_flag=True,
+    help="Protect where the workload leaves its branches, as ids that a user comes back to.",
+)
+@click.option(
+    "--scenario",
+    type=click.Choice(SCENARIOS),
+    help="In place of workloads and policies: what deleting the run-history leaf costs.",
+)
+@click.option(
+    "-b",
+    "--backend",
+    "--saver",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="A backend, or any saver as package.module:factory; repeatable. "
+    "[default: memory, sqlite, postgres]",
+)
+@run_options
+def command(
+    workloads: tuple[str, ...],
+    policies: tuple[str, ...],
+    protect_tips: bool,
+    scenario: str | None,
+    backends: tuple[str, ...],
+    overrides: tuple[str, ...],
+    dsn: str | None,
+    repetitions: int | None,
+    seed: int,
+    timeout: float | None,
+    out: Path | None,
+    resume: str | None,
+    retry_failed: bool,
+    allow_large: bool,
+    keep: bool,
+    no_report: bool,
+    fmt: str,
+    quiet: bool,
+) -> int:
+    """Run WORKLOADs, let each --policy prune them, and show rows, bytes and times before and after.
+
+    Each policy on each backend has a fresh store. What every thread promised is read before and
+    compared after: a policy that breaks a promise is shown with the threads and the reasons in
+    place of numbers, and the exit code is 3. --format md prints a block fit for a pull request;
+    the result's folder holds it as retention.md.
+    """
+    from savermark.cli.retain_tables import print_retention
+    from savermark.frame.retention import broken
+    from savermark.runner import RunPlan
+
+    plan = RunPlan(
+        cases=(),
+        repetitions=repetitions,
+        seed=seed,
+        timeout_s=timeout,
+        allow_large=allow_large,
+        retry_failed=retry_failed,
+        dsn=dsn,
+        keep=keep,
+        command=recorded_command(sys.argv[1:]),
+    )
+    named = workloads or scenario
+    check_resume_options(resume, named, backends or overrides or policies, out)
+    if resume is None or named:
+        cases = _cases(workloads, policies, scenario, backends, overrides, protect_tips)
+        plan = replace(plan, cases=tuple(cases))
+
+    def judge(run: RunResult) -> int | None:
+        return 3 if broken(run) else None
+
+    return measured(
+        plan,
+        out,
+        resume,
+        no_report=no_report,
+        fmt=fmt,
+        quiet=quiet,
+        show=print_retention,
+        judge=judge,
+    )
+
+
+def _cases(
+    workloads: tuple[str, ...],
+    policies: tuple[str, ...],
+    scenario: str | None,
+    backends: tuple[str, ...],
+    overrides: tuple[str, ...],
+    protect_tips: bool,
+) -> list[RetainCase]:
+    from savermark.trial.policy_case import make_retain_cases, make_scenario_cases
+    from savermark.trial.run_history import WAYS
+
+    chosen = backends or DEFAULT_BACKENDS
+    if scenario is not None:
+        if workloads or policies or protect_tips:
+            raise click.UsageError(
+                "--scenario has a workload and ways of its own: leave WORKLOAD, --policy and "
+                "--protect-tips out"
+            )
+        return make_scenario_cases(scenario, tuple(WAYS), chosen, overrides)
+    if not workloads or not policies:
+        raise click.UsageError(
+            "name a workload and a --policy (savermark list policies), or a --scenario"
+        )
+    return [
+        case
+        for workload in expanded(workloads)
+        for case in make_retain_cases(
+            workload, chosen, policies, overrides, protect_tips=protect_tips
+        )
+    ]

@@ -26,7 +26,12 @@ def folds_of(image: ThreadImage, kept: Mapping[str, KeepSet]) -> tuple[Fold, ...
 
 
 def _rebuilt(rows: Mapping[str, CheckpointRow], row: CheckpointRow) -> set[str]:
-    """The channels that a read of `row` rebuilds, by the rule of its keep-set (`lineage.needs`)."""
+    """The channels that a read of `row` rebuilds, by the rule of its keep-set (`lineage.needs`).
+
+    A root rebuilds none from anything: what it does not store is empty there.
+    """
+    if row.parent_id is None:
+        return set()
     needed, doubtful = missing_values(row)
     counting = bool(row.counted)
     for above in line(rows, row.checkpoint_id)[1:] if doubtful else ():

@@ -13,15 +13,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.sqlite import SqliteSaver
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import tiny_graph
-from db_help import OLD, TABLES, Caller, counts, line, read, rows_of
+from db_help import OLD, Caller, counts, line, read, rows_of
 from fix_databases import Left, identity
 from fix_threads import Hand, snapshot
 from savermark.database.fleet import Check, Pace, carry_out
@@ -31,7 +30,7 @@ from savermark.database.tasks import PolicyTask
 from savermark.errors import ContractError
 from savermark.graphs import build_graph
 from savermark.graphs.play import play
-from savermark.retention.apply import Job, settle
+from savermark.retention.apply import Job
 from savermark.retention.plan import terms_of
 from savermark.retention.policy import parse_policy
 from savermark.script import write_script
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from savermark.history.image import ThreadImage
     from savermark.history.rows import RowAccess
     from savermark.retention.records import Applied
+    from savermark.retention.verify import Verification
 
 KEEP = ("--policy", "keep-latest")
 
@@ -267,6 +267,9 @@ class Meanwhile:
         done = self.inner.settle(rows, image)
         self.then(rows, image.thread_id)
         return done
+
+    def judge(self, rows: RowAccess, found: Verification, touched: Any) -> Verification:
+        return self.inner.judge(rows, found, touched)
 
 
 def carried(left: Left, then: Any, policy: str = "keep-latest") -> Tally:

@@ -8,18 +8,18 @@ threads handled.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from savermark.database.live import beside_runs
+from savermark.database.live import Touched, beside_runs
 from savermark.database.tally import Tally
 from savermark.errors import ContractError, SavermarkError, UsageError
 from savermark.history.rows import BATCH, CHUNK
 from savermark.retention.keep import GRACE
-from savermark.retention.verify import snapshot_promises, verify_retention
+from savermark.retention.verify import Verification, snapshot_promises, verify_retention
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -45,6 +45,10 @@ class Task(Protocol):
 
     def settle(self, rows: RowAccess, image: ThreadImage) -> Applied:
         """Do it, or leave the thread untouched and say why."""
+        ...
+
+    def judge(self, rows: RowAccess, found: Verification, touched: Touched) -> Verification:
+        """The checks that hold of what was done, from those that were made."""
         ...
 
 
@@ -184,9 +188,9 @@ def _do(
                 touched[applied.thread_id] = each.image, applied
     except SavermarkError:
         with suppress(SavermarkError):  # the first is the one to tell
-            _verify(rows, tally, check, before, touched)
+            _verify(rows, task, tally, check, before, touched)
         raise
-    _verify(rows, tally, check, before, touched)
+    _verify(rows, task, tally, check, before, touched)
 
 
 def _promises(tally: Tally, check: Check, plans: Sequence[Applied]) -> Promises:
@@ -203,11 +207,7 @@ def _promises(tally: Tally, check: Check, plans: Sequence[Applied]) -> Promises:
 
 
 def _verify(
-    rows: RowAccess,
-    tally: Tally,
-    check: Check,
-    before: Promises,
-    touched: Mapping[str, tuple[ThreadImage, Applied]],
+    rows: RowAccess, task: Task, tally: Tally, check: Check, before: Promises, touched: Touched
 ) -> None:
     began = time.perf_counter_ns()
     found = verify_retention(
@@ -217,6 +217,7 @@ def _verify(
         grace=check.grace,
         now=check.now or datetime.now(UTC),
     )
+    found = task.judge(rows, found, touched)
     tally.add_verification(beside_runs(rows, found, touched))
     tally.verify_ns += time.perf_counter_ns() - began
 

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from savermark.retention.records import Applied, ThreadPlan
 
 
-def beside_runs(
-    rows: RowAccess, found: Verification, touched: Mapping[str, tuple[ThreadImage, Applied]]
-) -> Verification:
-    """The checks, those that did not pass judged by the rows where a run wrote meanwhile.
+# By thread: its image from before it was changed, and what was done.
+Touched = Mapping[str, tuple["ThreadImage", "Applied"]]
 
-    `touched` has each thread's image from before it was changed, and what was done.
-    """
+
+def beside_runs(rows: RowAccess, found: Verification, touched: Touched) -> Verification:
+    """The checks, those that did not pass judged by the rows where a run wrote meanwhile."""
     judged: dict[str, Check | None] = {}
     for name in {check.thread_id for check in found.failures}:
         before, applied = touched[name]

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from savermark.database.live import Touched, unharmed
 from savermark.retention.apply import Job, foresee, settle
 from savermark.retention.records import Applied
 from savermark.retention.runs import RunsApplied, settle_runs
 from savermark.retention.runs_plan import Addressable, check_runs, plan_runs
+from savermark.retention.verify import Check, Verification
 
 if TYPE_CHECKING:
     from savermark.history.image import ThreadImage
@@ -34,6 +36,13 @@ class PolicyTask:
     def settle(self, rows: RowAccess, image: ThreadImage) -> Applied:
         """One transaction, planned anew inside it."""
         return settle(rows, image, self.job)
+
+    def judge(self, rows: RowAccess, found: Verification, touched: Touched) -> Verification:
+        """All of them: a policy promises each."""
+        return found
+
+
+_PROMISED = ("orphans", "values")
 
 
 class RunsTask:
@@ -73,6 +82,19 @@ class RunsTask:
         done = settle_runs(rows, image.thread_id, self.names, self.protect, self.addressable, None)
         self._count(done)
         return done.applied
+
+    def judge(self, rows: RowAccess, found: Verification, touched: Touched) -> Verification:
+        """Values and orphans, and whether each row that is to stay is as it was.
+
+        That the newest state, a pending write or a subgraph's state went is what was asked for
+        where they were those of the run.
+        """
+        checks = [check for check in found.checks if check.check in _PROMISED]
+        for name, (before, applied) in touched.items():
+            whole = unharmed(before, rows.image(name), applied.plan)
+            detail = "" if whole else "rows that were to stay are gone or other than before"
+            checks.append(Check(name, "resume", "ok" if whole else "failed", detail))
+        return Verification(tuple(checks))
 
     def _count(self, done: RunsApplied) -> None:
         self.matched += done.matched

@@ -14,12 +14,20 @@ if TYPE_CHECKING:
 
 
 def folds_of(image: ThreadImage, kept: Mapping[str, KeepSet]) -> tuple[Fold, ...]:
-    """The values to store onto the addressable checkpoints so that none needs an ancestor."""
+    """The values to store onto the addressable checkpoints so that none needs an ancestor.
+
+    Where one shares a version with another that is folded, its value is made as well: on some
+    stores both would show the one that is stored, so they must be the same (`check_versions`).
+    """
     found = []
     for space, each in sorted(kept.items()):
         rows = image.spaces[space]
-        for name in sorted(each.targets):
-            channels = _rebuilt(rows, rows[name])
+        rebuilt = {name: _rebuilt(rows, rows[name]) for name in sorted(each.targets)}
+        shared = {(c, rows[name].versions[c]) for name, names in rebuilt.items() for c in names}
+        for name, names in rebuilt.items():
+            row = rows[name]
+            absent = row.versions.keys() - row.stored - row.nulls
+            channels = names | {c for c in absent if (c, row.versions[c]) in shared}
             if channels:
                 found.append(Fold(space, name, tuple(sorted(channels))))
     return tuple(found)

@@ -87,7 +87,7 @@ def reduced(history: Mapping[str, Any]) -> Any:
 def reading(
     saver: BaseCheckpointSaver[Any], thread: str, key: Key, deltas: Collection[str]
 ) -> tuple[Any, ...]:
-    """A checkpoint as any reader gets it: values, versions and pending writes."""
+    """A checkpoint as any reader gets it: values by either walk, versions, writes."""
     found = saver.get_tuple(at(thread, key[1], key[0]))
     assert found is not None, f"{key} is gone"
     checkpoint = found.checkpoint
@@ -96,12 +96,14 @@ def reading(
         for name, each in checkpoint["channel_values"].items()
     }
     names = [c for c in checkpoint["channel_versions"] if c in deltas and c not in values]
-    walk = BaseCheckpointSaver.get_delta_channel_history
-    walked = walk(saver, config=at(thread, key[1], key[0]), channels=names) if names else {}
-    values.update({name: reduced(walked[name]) for name in names})
-    values = {name: value for name, value in values.items() if value not in (None, [], {})}
+    where = at(thread, key[1], key[0])
+    read = []
+    for walk in (BaseCheckpointSaver.get_delta_channel_history, type(saver).get_delta_channel_history):
+        walked = walk(saver, config=where, channels=names) if names else {}
+        read.append({**values, **{name: reduced(walked[name]) for name in names}})
+    shown = [{k: v for k, v in each.items() if v not in (None, [], {})} for each in read]
     seen = checkpoint["versions_seen"]
-    return values, checkpoint["channel_versions"], seen, found.pending_writes
+    return shown, checkpoint["channel_versions"], seen, found.pending_writes
 
 
 def keys(saver: BaseCheckpointSaver[Any], thread: str, spaces: Iterable[str]) -> set[Key]:

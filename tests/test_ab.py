@@ -199,9 +199,9 @@ def test_a_path_that_is_a_package_is_built(tmp_path: Path) -> None:
 def test_the_sides_of_a_trial_stand_together_in_a_drawn_order() -> None:
     cases = make_cases("chat", ("memory", "sqlite"), SETS)
     steps = plan_steps(RunPlan(cases=tuple(cases), repetitions=5, seed=3))
-    probes = [step for step in steps if step.repetition is None]
+    probes = [step for step in steps if step.side is None]
     trials = steps[len(probes) :]
-    assert len(probes) == 2 * len(cases)
+    assert [step.case for step in probes] == cases
     assert len(trials) == 2 * 5 * len(cases)
     pairs = list(zip(trials[::2], trials[1::2], strict=True))
     assert all((x.case, x.repetition) == (y.case, y.repetition) for x, y in pairs)
@@ -243,7 +243,7 @@ def test_one_more_statement_between_two_builds(
     with pytest.raises(ResultError, match="already holds a result"):
         run_ab(plan, out)
     assert run(["compare", str(out / "a"), str(out / "b"), "--threshold", "99"]) in (0, 3)
-    assert "walk" in capsys.readouterr().out
+    assert "Verdict" in capsys.readouterr().out
 
 
 def _plan(a: Path, b: Path, cache: Path, factory: str) -> AbPlan:

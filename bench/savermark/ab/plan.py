@@ -41,21 +41,21 @@ class AbPlan:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One process: a trial of a side, or, without a repetition, a probe."""
+    """A trial of a side, or, without either, both sides' probes: they take turns."""
 
     case: BaseCase
-    side: Side
+    side: Side | None = None
     repetition: int | None = None
 
 
 def plan_steps(plan: RunPlan) -> list[Step]:
-    """Every probe, then every trial. The sides of one trial stand next to each other.
+    """Every pair of probes, then every trial. The sides of one trial stand next to each other.
 
     Which of them comes first is drawn anew for each: what the one leaves behind for the other
     (a warm disk, a hot processor) falls on both alike.
     """
     draw = random.Random(plan.seed)
-    steps = [Step(case, side) for case in plan.cases for side in _drawn(draw)]
+    steps = [Step(case) for case in plan.cases]
     for planned in plan_trials(plan):
         steps += [Step(planned.case, side, planned.repetition) for side in _drawn(draw)]
     return steps

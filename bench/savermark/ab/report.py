@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from savermark.compare import Comparison, Row, Verdict, compare_runs
 from savermark.compare.exact import exact_rows, unlike
 from savermark.compare.judge import TIME_THRESHOLD
+from savermark.compare.turns import judge_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,8 @@ def _exact(result: AbResult) -> Iterator[Row]:
             yield Row(case_id, "counts", None, Verdict.NOT_COMPARABLE, why)
         else:
             yield from exact_rows(case_id, a, b)
+        if result.duels.get(case_id):
+            yield judge_turns(case_id, result.duels[case_id])
 
 
 def _notes(result: AbResult) -> Iterator[str]:

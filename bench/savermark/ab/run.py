@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from savermark.ab.plan import SIDES, AbPlan, Step, foreign, plan_steps, planned
-from savermark.ab.store import AbResult, append_probe, create_ab, load_ab
+from savermark.ab.store import AbResult, append_pairs, append_probe, create_ab, load_ab
+from savermark.compare import Verdict
+from savermark.compare.turns import judge_turns
 from savermark.errors import BackendError
-from savermark.probe import Ask, Probe
+from savermark.probe import Ask, Pairs, Probe
 from savermark.records import Status, TrialResult
 from savermark.results import RUN_FILE, append_trial, locked, prepare_folder
 from savermark.runner import Progress, Silent, check_plan
-from savermark.runner.probes import probe_case
+from savermark.runner.duel import duel
 from savermark.runner.run import finish, run_one, start_services, terminable
 from savermark.runner.scratch import scratch_folder
 from savermark.trial import run_child
@@ -22,6 +24,9 @@ from savermark.trial import run_child
 START_SECONDS = 120.0
 #: The walk as the saver does it, and the base class's beside it: a measure of the thread itself.
 ASK = Ask(walks=("own", "base"))
+ROUNDS = 60  # timed pairs
+#: Pairs of processes that must all find B's walk slower before it is called so.
+CONFIRMATIONS = 3
 
 
 def run_ab(plan: AbPlan, out: Path, progress: Progress | None = None) -> AbResult:
@@ -58,14 +63,28 @@ def _run(plan: AbPlan, out: Path, told: Progress, elsewhere: set[str]) -> AbResu
 
 
 def _take(plan: AbPlan, step: Step, out: Path, scratch: Path, dsn: str | None) -> TrialResult:
-    python = plan.python(step.side)
-    if step.repetition is None:
-        probe = probe_case(step.case, ASK, scratch, dsn, python, plan.run.timeout_s)
-        append_probe(out, step.side, probe)
-        return as_trial(probe)
-    trial = run_one(planned(step), plan.run, scratch, dsn, python)
+    if step.side is None:
+        return _probe(plan, step, out, scratch, dsn)
+    trial = run_one(planned(step), plan.run, scratch, dsn, plan.python(step.side))
     append_trial(out / step.side / RUN_FILE, trial)
     return trial
+
+
+def _probe(plan: AbPlan, step: Step, out: Path, scratch: Path, dsn: str | None) -> TrialResult:
+    """Probe both sides in turn; again, up to `CONFIRMATIONS`, while B's walk looks slower."""
+    duels: list[Pairs] = []
+    pythons = plan.python("a"), plan.python("b")
+    while True:
+        probes, pairs = duel(step.case, ASK, scratch, dsn, pythons, ROUNDS, plan.run.timeout_s)
+        if not duels:
+            for side, probe in zip(SIDES, probes, strict=True):
+                append_probe(out, side, probe)
+        if pairs is not None:
+            append_pairs(out, step.case.case_id, pairs)
+            duels.append(pairs)
+        slower = pairs is not None and judge_turns("", [pairs]).verdict is Verdict.WORSE
+        if not slower or len(duels) == CONFIRMATIONS:
+            return as_trial(next((probe for probe in probes if probe.cause), probes[0]))
 
 
 def as_trial(probe: Probe) -> TrialResult:

@@ -1,13 +1,14 @@
 """The result of two sides: two runs as any other, and what was probed of each.
 
-`ab.jsonl` holds an `ab` line (who the sides are) and a `probe` line after each probe; `a/` and
-`b/` are results that `savermark show`, `report` and `compare` read.
+`ab.jsonl` holds an `ab` line (who the sides are), a `probe` line for each case and side, and a
+`pairs` line each time that both walked in turn; `a/` and `b/` are results that `savermark show`,
+`report` and `compare` read.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from savermark.ab.plan import SIDES, AbPlan, Side
 from savermark.errors import ResultError
 from savermark.installs import Install
-from savermark.probe import Probe
+from savermark.probe import Pairs, Probe
 from savermark.results import RunResult, append, create_run, load_run
 from savermark.runner.run import header
 from savermark.trial import redact
@@ -35,6 +36,7 @@ class AbResult:
     installs: dict[Side, Install]
     runs: dict[Side, RunResult]
     probes: dict[Side, dict[str, Probe]] = field(default_factory=dict)  # by case id
+    duels: dict[str, list[Pairs]] = field(default_factory=dict)  # by case id; B is tested
 
     @property
     def trials(self) -> list[TrialResult]:
@@ -71,6 +73,11 @@ def append_probe(out: Path, side: Side, probe: Probe) -> None:
     append(out / AB_FILE, {"record": "probe", "side": side, **probe.to_json()})
 
 
+def append_pairs(out: Path, case_id: str, pairs: Pairs) -> None:
+    """Append the times of both sides' walks, taken in turn."""
+    append(out / AB_FILE, {"record": "pairs", "case_id": case_id, **asdict(pairs)})
+
+
 def load_ab(folder: Path) -> AbResult:
     """Read a result; raises `ResultError` for what is none."""
     file = folder / AB_FILE
@@ -81,11 +88,16 @@ def load_ab(folder: Path) -> AbResult:
             raise ResultError(f"{file} is of another savermark: compare the two sides anew")
         installs = {side: Install.from_json(first[side]) for side in SIDES}
         probes: dict[Side, dict[str, Probe]] = {side: {} for side in SIDES}
+        duels: dict[str, list[Pairs]] = {}
         for line in others:
-            side = line.pop("side")
-            line.pop("record")
-            probes[side][line["case_id"]] = Probe.from_json(line)
+            kind, case_id = line.pop("record"), line["case_id"]
+            if kind == "pairs":
+                del line["case_id"]
+                duels.setdefault(case_id, []).append(Pairs.from_json(line))
+            else:
+                side = line.pop("side")
+                probes[side][case_id] = Probe.from_json(line)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ResultError(f"{file} is no result of `savermark ab`: {error}") from error
     runs: dict[Side, RunResult] = {side: load_run(folder / side) for side in SIDES}
-    return AbResult(folder, installs, runs, probes)
+    return AbResult(folder, installs, runs, probes, duels)

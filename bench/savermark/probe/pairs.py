@@ -34,7 +34,7 @@ async def timed_pairs(
         return None
     often = await _often((tested, reference), clock)
     times: tuple[list[int], list[int]] = ([], [])
-    with _quiet():
+    with quiet():
         for number in range(ask.rounds):
             for side in ((0, 1), (1, 0))[number % 2]:
                 call, repeat = (tested, reference)[side], range(often[side])
@@ -48,21 +48,30 @@ async def timed_pairs(
 
 async def _often(calls: tuple[Call, Call], clock: Callable[[], int]) -> tuple[int, int]:
     """How often each is called in a block, from its quickest call of a few; warms them up, too."""
-    quickest = []
-    for call in calls:
-        seen = []
-        for _ in range(WARMUP + FEWEST_WARM):
-            start = clock()
-            await call()
-            seen.append(clock() - start)
-        quickest.append(max(1, min(seen[WARMUP:])))
-    length = max(*quickest, BLOCK_NS)
-    tested, reference = (min(MOST_CALLS, max(1, round(length / ns))) for ns in quickest)
+    return calls_of(await quickest_ns(calls[0], clock), await quickest_ns(calls[1], clock))
+
+
+async def quickest_ns(call: Call, clock: Callable[[], int]) -> int:
+    """The quickest of a few calls once it is warm; at least 1."""
+    seen = []
+    for _ in range(WARMUP + FEWEST_WARM):
+        start = clock()
+        await call()
+        seen.append(clock() - start)
+    return max(1, min(seen[WARMUP:]))
+
+
+def calls_of(tested_ns: int, reference_ns: int) -> tuple[int, int]:
+    """How often each of two is called, so that their blocks last about as long."""
+    length = max(tested_ns, reference_ns, BLOCK_NS)
+    tested, reference = (
+        min(MOST_CALLS, max(1, round(length / ns))) for ns in (tested_ns, reference_ns)
+    )
     return tested, reference
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No garbage collection inside the block but what it asks for."""
     gc.collect()
     gc.freeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic_ns, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from savermark.meter import acount, ametered, count, metered
 from savermark.probe.model import EXACT, EXACT_WRITES, OWN, Ask, Probe
 from savermark.probe.pairs import timed_pairs
 from savermark.probe.stored import storage_of
+from savermark.probe.turns import take_turns
 from savermark.probe.versions import fixed_versions
 from savermark.records import Phase
 from savermark.script import write_script
@@ -51,7 +53,8 @@ def run_probe_job(job: Mapping[str, Any]) -> dict[str, Any]:
     case = Case.from_json(job["case"])
     store = get_backend(case.backend).create(location_from_json(job["location"]))
     try:
-        return probe_store(case, store, Ask.from_json(job["ask"])).to_json()
+        turns = Path(job["turns"]) if job.get("turns") else None
+        return probe_store(case, store, Ask.from_json(job["ask"]), turns=turns).to_json()
     except Exception as error:  # the process is the boundary: any failure becomes a row
         return Probe(case.case_id, case.fingerprint, cause=describe(error)).to_json()
     finally:
@@ -59,26 +62,35 @@ def run_probe_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def probe_store(
-    case: Case, store: Store, ask: Ask, clock: Callable[[], int] = perf_counter_ns
+    case: Case,
+    store: Store,
+    ask: Ask,
+    clock: Callable[[], int] = perf_counter_ns,
+    turns: Path | None = None,
 ) -> Probe:
-    """Probe a case on an empty store. A state that reads back wrong is the probe's `cause`."""
+    """Probe a case on an empty store. A state that reads back wrong is the probe's `cause`.
+
+    With a folder `turns`, the walk `ask.tested` is timed as another process tells it to.
+    """
     driver = driver_for(case.spec)
-    return driver.run(_probe(case, store, ask, clock))
+    return driver.run(_probe(case, store, ask, clock, turns))
 
 
-async def _probe(case: Case, store: Store, ask: Ask, clock: Callable[[], int]) -> Probe:
+async def _probe(
+    case: Case, store: Store, ask: Ask, clock: Callable[[], int], turns: Path | None
+) -> Probe:
     driver = driver_for(case.spec)
     async with driver.open(store, make_serde(case.spec)) as saver:
         with fixed_versions(saver) as fixed:
             graph = build_graph(case.spec, saver)
             ground = Ground(case, driver, store, saver, graph, write_script(case.spec), clock)
-            found = await _found(ground, ask)
+            found = await _found(ground, ask, turns)
     if not fixed:
         found = replace(found, notes=("versions of the saver's own kind: bytes vary", *found.notes))
     return found
 
 
-async def _found(ground: Ground, ask: Ask) -> Probe:
+async def _found(ground: Ground, ask: Ask, turns: Path | None) -> Probe:
     case, store = ground.case, ground.store
     found = Probe(case.case_id, case.fingerprint, packages=package_versions())
     counts = {"write path": _kept(await _load(ground), EXACT_WRITES)}
@@ -90,6 +102,8 @@ async def _found(ground: Ground, ask: Ask) -> Probe:
     calls, refused = await _reads(ground, ask)
     for op, call in calls.items():
         counts[op] = _kept(await _counted(ground, call), EXACT)
+    if turns is not None and (walked := calls.get(f"walk {ask.tested}")) is not None:
+        await take_turns(walked, turns, ground.clock)
     return replace(
         found,
         counts={op: some for op, some in counts.items() if some},

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 def probe_case(
     case: BaseCase, ask: Ask, scratch: Path, dsn: str | None, python: Path | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float | None = None, turns: Path | None = None,
 ) -> Probe:  # fmt: skip
     """One probe in a process of its own, of our interpreter or of `python`.
 
-    Whatever happens to it, there is a probe; one that failed has a `cause`.
+    Whatever happens to it, there is a probe; one that failed has a `cause`. With a folder `turns`
+    it times its walk as it is told there (`savermark.probe.turns`).
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="probe-", dir=scratch))
@@ -37,6 +38,7 @@ def probe_case(
         "case": case.to_json(),
         "location": location_to_json(location),
         "ask": ask.to_json(),
+        "turns": str(turns) if turns else "",
     }
     end = run_child(job, folder, timeout_s or case.spec.measure.timeout_s, python=python)
     shutil.rmtree(folder, ignore_errors=True)

@@ -99,6 +99,15 @@ def test_the_table_tells_time_ratio_and_counts(swept: Path) -> None:
     assert list(sqlite.index.get_level_values("turns").unique()) == [5, 10, 20, 40]
 
 
+def test_what_is_compared_stands_together(swept: Path) -> None:
+    table = walk_table(load_runs(swept))
+    (first, *_) = (rows for _, rows in table.groupby("variant", sort=False))
+    told = list(zip(first["read"], first["walk"], strict=True))
+    walks = [("walk", name) for name in ("floor", "base", "native")]
+    reads = ("get_state", "resume", "history_3", "history_all")
+    assert told == walks + [(read, name) for read in reads for name in ("base", "native")]
+
+
 def test_a_whole_history_is_quadratic_by_its_counts(swept: Path) -> None:
     table = walk_table(load_runs(swept))
     rows = growth_of(table, "rows")
@@ -136,6 +145,8 @@ def test_report_has_plots_sentences_and_a_page(swept: Path, printed: Callable[..
     assert "Walks over depth" in page and "times the floor" in page
     for held in (text, page):
         assert "VM steps" in held and "time ~ depth^" in held
+    assert "history_3 base" in page and "history_3" not in text, "the short report: walks only"
+    assert "| sqlite | delta | depth=40 |" in text, "a swept depth is not told as turns, too"
     pd.testing.assert_frame_equal(
         pd.read_parquet(swept / "frames" / "walks.parquet"),
         walk_table(load_runs(swept)),

@@ -33,6 +33,9 @@ COLUMNS = (
     "exact",
 )
 _KEYS = ["workload", "variant", "backend"]
+#: What is compared stands together: a read by every walk, the registered ones of others last.
+_READS = ("walk", "get_state", "resume", "history")
+_WALKS = (FLOOR, "base", "native", "onepass", "cached")
 _NEVER = 1_000_000  # updates that no conversation of ours makes
 _SAME_BYTES = 0.001  # version strings end in a random number of varying length
 
@@ -75,7 +78,10 @@ def _row(mine: pd.DataFrame, temperature: Any, cost: Any) -> dict[str, Any]:
 
 
 def _ordered(rows: list[dict[str, Any]], runs: Sequence[RunResult]) -> list[dict[str, Any]]:
-    """In the order of the plan, not of the trials, which is shuffled; a backend's together."""
+    """In the order of the plan, not of the trials, which is shuffled; a backend's together.
+
+    Within a case by read, and within a read by walk.
+    """
     places = {
         (case["workload"], case["variant"], case["backend"]): place
         for run in runs
@@ -83,11 +89,19 @@ def _ordered(rows: list[dict[str, Any]], runs: Sequence[RunResult]) -> list[dict
     }
     backends = list(dict.fromkeys(key[2] for key in places))
 
-    def place_of(row: dict[str, Any]) -> tuple[str, int, int]:
+    def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
         key = (row["workload"], row["variant"], row["backend"])
-        return row["workload"], backends.index(row["backend"]), places[key]
+        case = (row["workload"], backends.index(row["backend"]), places[key])
+        read, walk = row["read"], row["walk"]
+        return (*case, _place(_READS, read), read, _place(_WALKS, walk))
 
     return sorted(rows, key=place_of)
+
+
+def _place(known: Sequence[str], name: str) -> int:
+    """Where a name stands by what it begins with; behind all others if it is not known."""
+    places = (place for place, begin in enumerate(known) if name.startswith(begin))
+    return next(places, len(known))
 
 
 def growth_of(

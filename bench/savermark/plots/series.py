@@ -36,6 +36,8 @@ _TELLERS: tuple[tuple[str, Callable[[Any], str]], ...] = (
 )
 # Keys of a variant that the columns above already tell.
 _TOLD = ("messages.kind", "snapshot_frequency", "api", "durability", "threads", "turns")
+# Keys of a walk's variant, and the case column that repeats what they tell.
+_REPEATED = {"depth": "turns", "frequencies": "snapshot_frequency"}
 OPS = {  # what each operation is called for people, in the order of the strip
     "turn": "whole turn",
     "put": "put",
@@ -184,11 +186,14 @@ def case_labels(cases: pd.DataFrame, ignore: Sequence[str] = ()) -> pd.Series[st
     skip_mode = "mode" in ignore
 
     def name(row: Any) -> str:
+        others = _other_keys(str(row["variant"] or ""))
+        told = {_REPEATED.get(part.partition("=")[0]) for part in others}
         facts = []
-        if by_frequency and not pd.isna(row["snapshot_frequency"]):
-            facts.append(f"f={int(row['snapshot_frequency'])}")
-        facts += [show(row[column]) for column, show in tellers]
-        facts += _other_keys(str(row["variant"] or ""))
+        frequency = row["snapshot_frequency"]
+        if by_frequency and not pd.isna(frequency) and "snapshot_frequency" not in told:
+            facts.append(f"f={int(frequency)}")
+        facts += [show(row[column]) for column, show in tellers if column not in told]
+        facts += others
         without = skip_mode or pd.isna(row["mode"])
         head = str(row["backend"]) if without else f"{row['backend']} {row['mode']}"
         return f"{head} ({', '.join(facts)})" if facts else head

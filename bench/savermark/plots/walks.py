@@ -125,7 +125,7 @@ def ratio_to_floor(frames: Frames, workload: str) -> tuple[Figure, str]:
     walks = sorted(rows["walk"].unique(), key=str)
     figure, places = _stack(
         f"{workload}: time of a walk as a multiple of the floor",
-        "ratio of medians within one case; 1 is the least that could be spent",
+        "ratio of medians within one case; 1 is a fetch of exactly the needed rows by key",
         panels,
         walks,
     )
@@ -143,14 +143,17 @@ def ratio_to_floor(frames: Frames, workload: str) -> tuple[Figure, str]:
             axes.plot(x, y, **style)
             ends.append((float(x[-1]), y[-1], walk, str(style["color"])))
         scale_axis(axes, "y", [1.0, *mine["times_floor"].astype(float)], "count", 8)
-        axes.set_title(backend, size=SMALL, color=MUTED, loc="left", pad=4)
+        axes.set_title(backend, size=SMALL, color=MUTED, loc="left", pad=7)
         keys, values = _swept(variants)
         axes.set_xticks(range(len(variants)), values)
         axes.set_xlim(-0.25, max(len(variants) - 0.75, 0.25))
         axes.set_ylabel("× floor")
         end_labels(axes, ends)
     places[-1].set_xlabel(keys)
-    return figure, "Down is better. What lies above 1 is the cost of finding the rows."
+    return figure, (
+        "Down is better. What lies above 1 is the cost of finding the rows; below 1, rows are "
+        "fetched more cheaply than by key, or not at all."
+    )
 
 
 def _swept(variants: Sequence[str]) -> tuple[str, list[str]]:
@@ -247,4 +250,4 @@ def _frame(
     """Both axes logarithmic wherever the values differ at all: a power law is a straight line."""
     scale_axis(axes, "x", rows[x].astype(float).tolist(), x_unit, 1.5)
     scale_axis(axes, "y", rows[y].astype(float).tolist(), unit, 1.5)
-    axes.set_title(backend, size=SMALL, color=MUTED, loc="left", pad=4)
+    axes.set_title(backend, size=SMALL, color=MUTED, loc="left", pad=7)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from savermark.results import RunResult
 
 MOST_LINES = 40  # rows of the table; the page has all of them
+MOST_WALKS = 120  # of a table of walks: a sweep on three backends
 MOST_SUBJECTS = 3  # cases that a finding names
 
 
@@ -83,14 +84,15 @@ def markdown_grid(grid: Grid) -> Iterator[str]:
 
 
 def _walks(frames: dict[str, pd.DataFrame]) -> Iterator[str]:
-    grids = list(walk_grids(frames["walks"])) if "walks" in frames else []
+    grids = list(walk_grids(frames["walks"], brief=True)) if "walks" in frames else []
     if grids:
         yield "\n## Walks\n"
+        yield "Reads of a graph through each walk stand in report.html.\n"
     for grid in grids:
         yield f"{grid.workload}, growth:\n" if grid.words == 2 else f"{grid.workload}:\n"
-        yield from markdown_grid(replace(grid, rows=grid.rows[:MOST_LINES]))
-        if len(grid.rows) > MOST_LINES:
-            yield f"\n{len(grid.rows) - MOST_LINES} more rows stand in report.html."
+        yield from markdown_grid(replace(grid, rows=grid.rows[:MOST_WALKS]))
+        if len(grid.rows) > MOST_WALKS:
+            yield f"\n{len(grid.rows) - MOST_WALKS} more rows stand in report.html."
         yield ""
 
 

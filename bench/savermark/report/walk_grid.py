@@ -81,8 +81,12 @@ def growth_grid(workload: str, rows: pd.DataFrame) -> Grid | None:
     return Grid(workload, headings, tuple(lines), 2)
 
 
-def walk_grids(table: pd.DataFrame) -> Iterator[Grid]:
-    """Of each workload its table and, where depths were swept, its growth."""
+def walk_grids(table: pd.DataFrame, *, brief: bool = False) -> Iterator[Grid]:
+    """Of each workload its table and, where depths were swept, its growth.
+
+    `brief` leaves the reads of a graph out: only the walks themselves.
+    """
+    table = table[table["read"] == "walk"] if brief else table
     for workload, rows in table.groupby("workload", sort=False):
         shown = told(rows)
         columns = shown_of(shown)

@@ -1,7 +1,7 @@
 """The floor of a walk: exactly the needed rows, by key, in one prepared statement; each value once.
 
-It is told what to fetch, so nothing can be faster that fetches the same rows and builds the same
-values. What a walk takes beyond it is what finding the rows costs.
+It is told what to fetch, so what a walk takes beyond it is what finding the rows costs. It is no
+bound: a walk that reads a range can fetch the same rows faster than by key.
 """
 
 from __future__ import annotations

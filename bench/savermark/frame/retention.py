@@ -173,8 +173,9 @@ def reads_table(runs: Sequence[RunResult]) -> pd.DataFrame:
 def history_table(runs: Sequence[RunResult]) -> pd.DataFrame:
     """The run-history scenario, one row a case (columns `HISTORY`).
 
-    `idle_ns` is what a run's history reads take, with what they write and a pass deletes. Counts
-    with `idle_` are of that round after the last run, the others of one read.
+    `idle_ns` is what the history reads after one run take, with what they write and a pass deletes:
+    the median of each call, as often as it was made. Counts with `idle_` are of that round after
+    the last run, the others of one read.
     """
     rows = []
     for run in runs:
@@ -190,12 +191,14 @@ def history_table(runs: Sequence[RunResult]) -> pd.DataFrame:
             for what in ("statements", "rows"):
                 row[f"idle_{what}"] = counts.get(("idle_round", what))
             row["admission_p50_ns"] = _middle(trials, ("loaded", "admission", "warm", "head"))
-            spent = [
-                sum(sum(item.ns) for item in trial.samples if item.op in _IDLE) / told["runs"]
-                for trial in trials
-            ]
+            spent = [_idle_ns(trial, told["runs"]) for trial in trials]
             rows.append({**_place(case), **row, "idle_ns": _median(spent)})
     return _frame(rows, HISTORY)
+
+
+def _idle_ns(trial: TrialResult, runs: int) -> float:
+    calls = [item.ns for item in trial.samples if item.op in _IDLE]
+    return sum(len(ns) * float(np.median(ns)) for ns in calls) / runs
 
 
 # --- cases ----------------------------------------------------------------------------------------

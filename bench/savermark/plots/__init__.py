@@ -16,6 +16,7 @@ from matplotlib import rc_context
 
 from savermark.plots.growth import bytes_by_turns
 from savermark.plots.latency import latency_over_depth
+from savermark.plots.retention import policy_space, run_history_cost
 from savermark.plots.sandbox import deduplication
 from savermark.plots.series import Drawing, Frames, NoData
 from savermark.plots.space import before_and_after, where_bytes_are
@@ -64,6 +65,8 @@ PLOTS = (
     Plot("walk-over-depth", "Walks over depth", walk_over_depth, WALKS),
     Plot("walk-ratio", "Walks against the floor", ratio_to_floor, WALKS),
     Plot("walk-frequency", "Bytes against a read", frequency_tradeoff, WALKS),
+    Plot("policy-space", "Before and after the policy", policy_space, ("retention",)),
+    Plot("run-history", "Run history and its leaf", run_history_cost, ("run-history",)),
     Plot("before-and-after", "Before and after deletion", before_and_after, BOTH),
 )
 

@@ -92,8 +92,12 @@ def drawable(run: RunResult, frames: dict[str, pd.DataFrame]) -> dict[str, pd.Da
 
 
 def families(run: RunResult) -> pd.DataFrame:
-    """The family of each workload."""
-    found = {str(c["workload"]): str(c.get("family", "savers")) for c in run.cases.values()}
+    """The family of each workload; of a scenario, its name, as it has plots of its own."""
+    found = {
+        str(case["workload"]): case.get("retention", {}).get("scenario")
+        or str(case.get("family", "savers"))
+        for case in run.cases.values()
+    }
     return pd.DataFrame({"workload": list(found), "family": list(found.values())})
 
 

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from savermark.frame.retention import verdicts
 from savermark.plots.style import backend_look
 from savermark.report import background
 from savermark.report.picture import Picture, dark_rules, dark_variant, inline_svg
 from savermark.report.published import published_rows
+from savermark.report.retention_block import is_retention, retention_verdict
+from savermark.report.retention_grid import retention_grids
 from savermark.report.story import NO_RESULT, Chapter
 from savermark.report.table import lines, shown_columns
 from savermark.report.walk_grid import walk_grids
+from savermark.retention.findings import CHECKS
 from savermark.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -78,6 +82,10 @@ def _content(
         "troubles": background.troubles(run),
         "published": published_rows(frames),
         "walks": list(walk_grids(frames["walks"])),
+        "retention": list(retention_grids(run)) if is_retention(run) else [],
+        "broke": [each for each in verdicts(run) if each.failures or each.reasons],
+        "retention_verdict": retention_verdict(run),
+        "check_names": CHECKS,
         "facts": background.facts(environment),
         "groups": {
             key: list(value.items())

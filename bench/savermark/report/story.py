@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from savermark.plots.series import case_labels, least, most
+from savermark.report.retention_story import tell_retention
 from savermark.report.sandbox_story import sandbox_sentences
 from savermark.report.walk_story import tell_walks
 from savermark.spec import Dist
@@ -72,6 +73,8 @@ def tell(run: RunResult, summary: pd.DataFrame) -> list[Chapter]:
             return _sandbox_chapter(name, said, summary, good)
         if families[name] == "walks":
             return _walk_chapter(name, said, run, summary)
+        if families[name] == "retention":
+            return _retention_chapter(name, said, run)
         return _chapter(name, said, _shape(run, name), good)
 
     return [chapter(name) for name in dict.fromkeys(summary["workload"].astype(str))]
@@ -84,6 +87,13 @@ def _walk_chapter(name: str, about: str, run: RunResult, summary: pd.DataFrame) 
     if told is None:
         return Chapter(name, about, shape, NO_RESULT, "", (NO_NUMBERS,), ())
     return Chapter(name, about, shape, f"{times(told.times)}×", told.note, told.sentences, ())
+
+
+def _retention_chapter(name: str, about: str, run: RunResult) -> Chapter:
+    told = tell_retention(run, name)
+    if told is None:
+        return Chapter(name, about, _shape(run, name), NO_RESULT, "", (NO_NUMBERS,), ())
+    return Chapter(name, about, _shape(run, name), told.figure, told.note, told.sentences, ())
 
 
 def _sandbox_chapter(name: str, about: str, summary: pd.DataFrame, good: pd.DataFrame) -> Chapter:

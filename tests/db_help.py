@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 import tiny_graph
 from fix_databases import Left, identity
@@ -13,11 +16,27 @@ from savermark.cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pytest
 
 OLD = 7_200.0  # seconds, beyond the usual grace
 TABLES = {"sqlite": ("checkpoints", "writes"), "postgres": ("checkpoints", "writes", "blobs")}
+
+
+# A trigger of somebody's that takes the writes of a thread when a checkpoint goes.
+SPOIL = {
+    "sqlite": (
+        "CREATE TRIGGER spoil AFTER DELETE ON checkpoints BEGIN "
+        "DELETE FROM writes WHERE thread_id = old.thread_id; END",
+    ),
+    "postgres": (
+        "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "DELETE FROM checkpoint_writes AS w WHERE w.thread_id = old.thread_id; "
+        "RETURN NULL; END $$",
+        "CREATE TRIGGER spoil AFTER DELETE ON checkpoints FOR EACH ROW EXECUTE FUNCTION spoil()",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,16 @@ def line(left: Left, thread: str, length: int = 8, seeds: Sequence[int] = (4,)) 
         hand.write(name, ("log", [f"{thread} {step}"]), ("n", step))
         parent = name
     return names
+
+
+def sqlite_file(path: Path) -> Left:
+    """A SQLite file without a WAL that holds the thread `a`."""
+    connection = sqlite3.connect(path, check_same_thread=False)
+    saver = SqliteSaver(connection)
+    left = Left("sqlite", str(path), None, saver)  # type: ignore[arg-type]
+    line(left, "a")
+    connection.execute("PRAGMA journal_mode = delete").fetchall()
+    return left
 
 
 def _run(step: int) -> dict[str, str]:

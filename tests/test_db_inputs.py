@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from langgraph.checkpoint.sqlite import SqliteSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from db_help import line, rows_of
+from db_help import line, rows_of, sqlite_file
 from fix_databases import Left
 from savermark.cli import db_verb, run
 
@@ -34,15 +33,6 @@ MODES = ("--dry-run", "--yes")
 
 def calls() -> list[tuple[str, ...]]:
     return [(verb, *rest, mode) for verb, rest in CHANGES.items() for mode in MODES]
-
-
-def sqlite_file(path: Path) -> Left:
-    connection = sqlite3.connect(path, check_same_thread=False)
-    saver = SqliteSaver(connection)
-    left = Left("sqlite", str(path), None, saver)  # type: ignore[arg-type]
-    line(left, "a")
-    connection.execute("PRAGMA journal_mode = delete").fetchall()
-    return left
 
 
 @pytest.mark.parametrize("call", calls(), ids=" ".join)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import shutil
@@ -9,10 +10,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,7 +23,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import tiny_graph
-from db_help import OLD, Caller, counts, line, read, rows_of
+from db_help import OLD, SPOIL, Caller, counts, line, read, rows_of, sqlite_file
 from fix_databases import Left, identity
 from fix_threads import Hand, snapshot
 from savermark.database.fleet import Check, Pace, carry_out
@@ -214,20 +217,6 @@ def test_real_threads_read_back_through_their_graph(left: Left, db: Caller, work
 
 def protected(config: Any) -> tuple[str, str]:
     return "--protect", config["configurable"]["checkpoint_id"]
-
-
-SPOIL = {
-    "sqlite": (
-        "CREATE TRIGGER spoil AFTER DELETE ON checkpoints BEGIN "
-        "DELETE FROM writes WHERE thread_id = old.thread_id; END",
-    ),
-    "postgres": (
-        "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "DELETE FROM checkpoint_writes AS w WHERE w.thread_id = old.thread_id; "
-        "RETURN NULL; END $$",
-        "CREATE TRIGGER spoil AFTER DELETE ON checkpoints FOR EACH ROW EXECUTE FUNCTION spoil()",
-    ),
-}
 
 
 def test_a_loss_is_found_and_ends_the_job(left: Left, db: Caller) -> None:
@@ -486,11 +475,9 @@ def test_orphans_of_others_go_after_the_grace(left: Left, db: Caller) -> None:
     ],
 )
 def test_a_wrong_option_is_one_line_and_changes_nothing(
-    left: Left, db: Caller, arguments: tuple[str, ...], words: str
+    tmp_path: Path, db: Caller, arguments: tuple[str, ...], words: str
 ) -> None:
-    if left.name == "postgres":
-        pytest.skip("the same on both; one is enough")
-    line(left, "a")
+    left = sqlite_file(tmp_path / "a.db")
     before = rows_of(left)
     said = db("prune", left.uri, *arguments, "--yes")
     assert (said.code, said.out, rows_of(left)) == (2, "", before)
@@ -567,3 +554,54 @@ def _pruned(left: Left, policy: str, pace: Pace) -> Tally:
         task = PolicyTask(Job(terms_of(parse_policy(policy))))
         carry_out(database.rows, task, tally, pace, Check(reader))
     return tally
+
+
+def test_what_verifies_cannot_write(left: Left) -> None:
+    names = line(left, "a")
+    before = rows_of(left)
+    with open_database(left.uri, write=True) as database, database.reader() as reader:
+        config: Any = {
+            "configurable": {"thread_id": "a", "checkpoint_ns": "", "checkpoint_id": names[-1]}
+        }
+        assert reader.get_tuple(config) is not None
+        with pytest.raises((sqlite3.OperationalError, psycopg.errors.ReadOnlySqlTransaction)):
+            reader.put_writes(config, [("log", ["x"])], "task")
+    assert rows_of(left) == before
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_no_class_that_a_row_names_is_imported_without_a_graph(
+    left: Left,
+    db: Caller,
+    trusted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "of_the_application.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Note:\n    text: str\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    note = importlib.import_module("of_the_application").Note
+    hand = left.hand("a").put(identity(0, OLD), None, {"n": note("first")})
+    sys.modules.pop("of_the_application")
+    for step in (1, 2):
+        hand.put(identity(step, OLD), None, {"n": note("later")})
+    sys.modules.pop("of_the_application", None)
+    graph = ("--graph", "db_help:graph") if trusted else ()
+    said = db.json("prune", left.uri, *KEEP, *graph, "--yes")
+    assert (said.code, said.document["verification"]["ok"]) == (0, True)
+    assert said.document["totals"]["rows"] > 0
+    assert ("of_the_application" in sys.modules) is trusted
+    sys.modules.pop("of_the_application", None)
+
+
+def test_memory_does_not_grow_with_the_threads(tmp_path: Path) -> None:
+    """Four times the threads, in batches of the same size."""
+    peaks = []
+    for count in (30, 30, 120):  # the first one warms up what is imported and cached
+        left = _random(tmp_path / f"{len(peaks)}.db", [[0] * 8] * count, 0)
+        tracemalloc.start()
+        _pruned(left, "keep-latest", Pace(batch=8))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] * 1.6

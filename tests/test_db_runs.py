@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from db_help import counts, line, read, rows_of
+from db_help import SPOIL, counts, line, read, rows_of
 from fix_databases import Left, identity
 
 if TYPE_CHECKING:
@@ -96,3 +96,15 @@ def test_what_a_run_left_in_subgraphs_goes_too(left: Left, db: Caller) -> None:
     said = db.json("delete-runs", left.uri, "--run", "r", "--yes").document
     assert said["checkpoints"]["deleted"] == 2
     assert len(rows_of(left)["checkpoints"]) == 1
+
+
+def test_a_loss_is_found(left: Left, db: Caller) -> None:
+    """Somebody's trigger takes writes of runs that stay."""
+    line(left, "a")
+    for statement in SPOIL[left.name]:
+        left.sql(statement)
+    said = db("delete-runs", left.uri, "--run", "run-3", "--yes", "--format", "json")
+    assert said.code == 3
+    assert "VERIFICATION FAILED" in said.complaint
+    checks = {each["check"] for each in said.document["verification"]["failures"]}
+    assert "resume" in checks

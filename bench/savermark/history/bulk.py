@@ -7,7 +7,7 @@ tell is found out from the thread's image instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str]  # thread, namespace
 
+_NAMES = 500  # threads in one statement: the first SQLite builds take 999 parameters
 ROWS = 50_000  # rows of the threads that are taken into one transaction, at most
 
 
@@ -79,8 +80,11 @@ class BulkTxn(Protocol):
     Those in somebody else's hands are left out.
     """
 
-    def outlines(self) -> Sequence[Outline]:
-        """What this transaction sees of its threads; those without any checkpoint are left out."""
+    def outlines(self) -> Iterable[Outline]:
+        """What this transaction sees of its threads; those without any checkpoint are left out.
+
+        To be read to the end before anything else is asked.
+        """
         ...
 
     def holders(self, checkpoint_ids: Collection[str]) -> Collection[str]:
@@ -90,7 +94,8 @@ class BulkTxn(Protocol):
     def keep_sets(self, wanted: Mapping[Place, Collection[str]]) -> Mapping[Place, KeepSet]:
         """The keep-sets of the heads of linear namespaces, for the channels that each must rebuild.
 
-        `wanted` are these channels by thread and namespace, none of them empty.
+        `wanted` are these channels by thread and namespace, none of them empty. One that cannot be
+        told is missing from the result.
         """
         ...
 
@@ -128,4 +133,4 @@ def batches(
     bulk: BulkRows, threads: Sequence[str] | None, batch: int, rows: int = ROWS
 ) -> Iterator[list[str]]:
     """The threads, or all, in lists of at most `batch` with no more than `rows` rows, or of one."""
-    return fitted(bulk.reader, threads, batch, rows)
+    return fitted(bulk.reader, threads, min(batch, _NAMES), rows)

@@ -35,7 +35,7 @@ Array = str | list[str]
 Callers = dict[str, dict[str, set[str]]]  # thread, namespace, root checkpoints
 
 _FEW = 4  # threads
-_LINES, _EMPTY, _WRITES, _ALONE = 0, 1, 3, 4  # the kinds of `FACTS`; 2 are blobs with a value
+_LINES, _BLOBS, _WRITES, _ALONE = 0, (2, 1), 3, 4  # the kinds of `FACTS`; blobs filled and empty
 
 
 class PostgresBulk:
@@ -58,23 +58,31 @@ class PostgresBulk:
                 yield PostgresBulkTxn(self.reader, cursor, names, prepare)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Facts:
-    """One namespace of one thread: ids, and versions as pairs, of its checkpoints, oldest first."""
+    """One namespace of one thread: ids and versions of its checkpoints, oldest first, and blobs.
+
+    Blobs and versions are pairs of a channel and a version (`_pairs`).
+    """
 
     ids: Sequence[str]
-    linear: bool
-    lines: list[set[str]]
-    named: set[str]
+    linear: bool = False
+    versions: Sequence[str] = ()
     blobs: frozenset[str] = NOTHING
     filled: frozenset[str] = NOTHING
+    strays: int = 0
 
     def newest(self, channel: str) -> int:
         """The place of the newest checkpoint whose version of a channel has a value stored."""
         begins = f'{channel}": "'
         pairs = {pair for pair in self.filled if pair.startswith(begins)}
-        places = range(len(self.lines) - 1, -1, -1) if pairs else ()
-        return next((at for at in places if not pairs.isdisjoint(self.lines[at])), 0)
+        places = range(len(self.versions) - 1, -1, -1) if pairs else ()
+        return next((at for at in places if not pairs.isdisjoint(_pairs(self.versions[at]))), 0)
+
+    def named(self, count: int) -> frozenset[str]:
+        """The blobs that the newest `count` checkpoints name."""
+        newest = self.versions[-count:] if count else ()
+        return self.blobs & set[str]().union(*map(_pairs, newest))
 
 
 class PostgresBulkTxn:
@@ -122,24 +130,23 @@ class PostgresBulkTxn:
     def _read(self) -> dict[str, int]:
         """Fill in the facts; the rows of each thread that hang on nothing."""
         strays: defaultdict[str, int] = defaultdict(int)
+        told: defaultdict[str, dict[str, dict[int, tuple[int, str]]]] = defaultdict(dict)
         found = self._cursor.execute(
             sql.FACTS, {"threads": self._threads}, prepare=self._prepare
         ).fetchall()
         for kind, thread, space, count, text in found:
-            if kind == _LINES:
-                self._facts.setdefault(thread, {})[space] = _facts(count, text)
-            elif kind == _WRITES:
+            if kind == _WRITES:
                 self._writes[thread] = count
             elif kind == _ALONE:
-                strays[thread] += 1
-            else:
-                facts = self._facts.get(thread, {}).get(space)
                 strays[thread] += count
-                if facts is not None:
-                    pairs = frozenset(text.split("\n"))
-                    strays[thread] -= len(pairs & facts.named)
-                    facts.blobs |= pairs
-                    facts.filled |= NOTHING if kind == _EMPTY else pairs
+            else:
+                told[thread].setdefault(space, {})[kind] = (count, text)
+        for thread, spaces in told.items():
+            facts = {space: _facts(texts) for space, texts in spaces.items() if _LINES in texts}
+            strays[thread] += sum(each.strays for each in facts.values())
+            strays[thread] += len(spaces) - len(facts)  # blobs of a namespace without checkpoints
+            if facts:
+                self._facts[thread] = facts
         return strays
 
     def _space(self, thread: str, head: CheckpointRow, callers: Callers) -> Space:
@@ -149,7 +156,7 @@ class PostgresBulkTxn:
             len(facts.ids),
             head,
             facts.linear,
-            len(facts.lines) > 1 and facts.lines[-1] == facts.lines[-2],
+            len(facts.ids) > 1 and facts.versions[-2:-1] == facts.versions[-1:],
             frozenset(callers.get(thread, {}).get(head.checkpoint_ns, ())),
         )
 
@@ -165,8 +172,8 @@ class PostgresBulkTxn:
         return callers
 
     def _roots(self, thread: str, callers: Callers) -> frozenset[str]:
-        named = set[str]().union(*callers.get(thread, {}).values())
-        return frozenset(named.intersection(self._facts[thread][""].ids)) if named else NOTHING
+        named, root = set[str]().union(*callers.get(thread, {}).values()), self._facts[thread].get("")
+        return frozenset(named.intersection(root.ids)) if named and root else NOTHING
 
     def holders(self, checkpoint_ids: Collection[str]) -> set[str]:
         """One statement."""
@@ -234,7 +241,7 @@ class PostgresBulkTxn:
             counts = done.setdefault(
                 thread, {"checkpoints": 0, "blobs": 0, "writes": self._writes.get(thread, 0)}
             )
-            left = facts.blobs & set[str]().union(*(facts.lines[-kept:] if kept else ()))
+            left = facts.named(kept)
             live += [(thread, space, pair) for pair in left]
             counts["checkpoints"] += len(facts.ids) - kept
             counts["blobs"] += len(facts.blobs) - len(left)
@@ -249,17 +256,27 @@ class PostgresBulkTxn:
         return self._cursor.execute(statement, values, prepare=self._prepare)
 
 
-def _facts(rows: int, text: str | None) -> _Facts:
+def _facts(texts: Mapping[int, tuple[int, str]]) -> _Facts:
+    count, text = texts[_LINES]
     parts = [line.split("\t", 2) for line in sorted((text or "").split("\n"))]
     try:
-        ids, parents, texts = zip(*parts, strict=True)
+        ids, parents, versions = zip(*parts, strict=True)
     except ValueError:  # an id with a tab or a newline
-        return _Facts(("",), False, [], set())
-    lines = [set(each[2:-2].split('", "')) for each in texts]
+        return _Facts(("",))
+    lines = [_pairs(each) for each in versions]
     named = set[str]().union(*lines)
-    linear = len(ids) == rows and parents == ("", *ids[:-1]) and list(ids) == sorted(ids)
+    linear = len(ids) == count and parents == ("", *ids[:-1]) and list(ids) == sorted(ids)
     whole = ', "' not in "\n".join(named)  # versions that are no texts leave pairs together
-    return _Facts(ids, linear and whole and is_steady(lines, named), lines, named)
+    filled, empty = (frozenset(texts[k][1].split("\n")) if k in texts else NOTHING for k in _BLOBS)
+    blobs = filled | empty
+    strays = sum(texts[k][0] for k in _BLOBS if k in texts) - len(blobs & named)
+    steady = linear and whole and is_steady(lines, named)
+    return _Facts(ids, steady, versions, blobs, filled, strays)
+
+
+def _pairs(versions: str) -> set[str]:
+    """What stands between the quotation marks: each channel with its version."""
+    return set(versions[2:-2].split('", "'))
 
 
 def is_steady(lines: Sequence[set[str]], named: Collection[str]) -> bool:

@@ -34,7 +34,6 @@ SELECT DISTINCT 4, w.thread_id, NULL, 1, NULL FROM checkpoint_writes AS w LEFT J
     WHERE thread_id = ANY(%(threads)s)
 ) AS c USING (thread_id, checkpoint_ns, checkpoint_id)
 WHERE w.thread_id = ANY(%(threads)s) AND c.thread_id IS NULL
-ORDER BY 1
 """
 _KEYS = "unnest(%s::text[], %s::text[], %s::text[]) AS k (thread, space, id)"
 _HERE = "thread_id = k.thread AND checkpoint_ns = k.space"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     from savermark.history.lineage import Channels, KeepSet
+    from savermark.history.sqlite_bulk import SqliteBulk
     from savermark.history.turn import Lock
 
 _TABLES = ("checkpoints", "writes")
@@ -74,6 +75,13 @@ class SqliteRows:
             saver.setup()
         return cls(saver.conn, saver.lock, saver.serde)
 
+    @property
+    def bulk(self) -> SqliteBulk:
+        """Many threads at a time."""
+        from savermark.history.sqlite_bulk import SqliteBulk
+
+        return SqliteBulk(self)
+
     def threads(self) -> Iterator[str]:
         """Every thread with a row, in byte order; a page of them at a time."""
         for page in pages(self, CHUNK):
@@ -102,7 +110,7 @@ class SqliteRows:
         with self.reading() as cursor:
             where = (str(thread_id), checkpoint_ns)
             return sqlite_chain.keep_set(
-                cursor, self._checkpoint, where, checkpoint_id, channels, chunk
+                cursor, self.checkpoint, where, checkpoint_id, channels, chunk
             )
 
     def threads_of_runs(self, run_ids: Collection[str]) -> list[str]:
@@ -196,7 +204,7 @@ class SqliteRows:
             threads,
         )
         rows = {
-            thread: tuple(self._checkpoint(row[1:]) for row in group)
+            thread: tuple(self.checkpoint(row[1:]) for row in group)
             for thread, group in groupby(checkpoints, itemgetter(0))
         }
         writes = cursor.execute(
@@ -220,7 +228,8 @@ class SqliteRows:
             )
         return self._paths
 
-    def _checkpoint(self, row: tuple[Any, ...]) -> CheckpointRow:
+    def checkpoint(self, row: tuple[Any, ...]) -> CheckpointRow:
+        """The record of `sqlite_chain.COLUMNS`."""
         space, name, parent, tag, data, metadata = row
         size = _length(data) + _length(metadata)
         known = outline(tag, data, self.serde)

@@ -30,6 +30,11 @@ class SqliteTxn:
         self.thread_id = thread_id
         self._rows, self._cursor = rows, cursor
 
+    @property
+    def cursor(self) -> sqlite3.Cursor:
+        """The cursor of the transaction."""
+        return self._cursor
+
     def image(self) -> ThreadImage:
         """Two statements."""
         return self._rows.read_with(self._cursor, [self.thread_id])[0]

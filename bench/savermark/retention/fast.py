@@ -120,12 +120,9 @@ def _carry_out(
 
 def _choices(txn: BulkTxn, terms: Terms) -> dict[str, Choice]:
     """What the usual ones among the threads come to."""
-    held = txn.holders(terms.protected) if terms.protected else ()
-    usual = {
-        each.thread_id: each
-        for each in txn.outlines()
-        if each.thread_id not in held and is_usual(each)
-    }
+    usual = {each.thread_id: each for each in txn.outlines() if is_usual(each)}
+    for thread in txn.holders(terms.protected) if terms.protected else ():
+        usual.pop(thread, None)
     wanted = {
         (thread, space.checkpoint_ns): channels
         for thread, outline in usual.items()
@@ -133,15 +130,18 @@ def _choices(txn: BulkTxn, terms: Terms) -> dict[str, Choice]:
         if not is_call(space.checkpoint_ns) and (channels := missing_values(space.head)[0])
     }
     longer = txn.keep_sets(wanted) if wanted else {}
-    found = {thread: choose(outline, longer) for thread, outline in usual.items()}
-    unsure = [
+    unread = {thread for thread, _ in wanted.keys() - longer.keys()}
+    found = {
+        thread: choose(outline, longer) for thread, outline in usual.items() if thread not in unread
+    }
+    doubted = [
         cut
         for thread, choice in found.items()
         for cut in choice.cuts
         if len(cut.kept) > 1
         or (cut.kept and _unbacked(usual[thread].spaces[cut.checkpoint_ns].head))
     ]
-    for thread in txn.doubtful(unsure) if unsure else ():
+    for thread in txn.doubtful(doubted) if doubted else ():
         del found[thread]
     return found
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from savermark.baseline.judge import RATIO_THRESHOLD, RUNTIME, judge_entry, looks_slower
 from savermark.baseline.measure import Measured, as_trial, prober
 from savermark.compare.model import Comparison, Difference, Verdict
+from savermark.compare.turns import judge_turns
 from savermark.errors import ContractError, NotComparableError
 from savermark.frame.build import case_values
 from savermark.results import RunResult
 from savermark.runner import Planned, Progress, Silent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from savermark.baseline.file import Baseline, Entry
     from savermark.baseline.measure import Prober
-    from savermark.probe import Probe
+    from savermark.compare.model import Row
+    from savermark.installs import Install
+    from savermark.probe import Pairs, Probe
+    from savermark.trial import Case
 
 #: Processes that must all find a walk slower before it is called so: one may have met a neighbour.
 CONFIRMATIONS = 3
+DUEL_ROUNDS = 60  # timed pairs of two processes
 
 
 def check_baseline(
@@ -29,21 +35,54 @@ def check_baseline(
     how: Measured,
     progress: Progress | None = None,
     threshold: float = RATIO_THRESHOLD,
+    against: Install | None = None,
 ) -> Comparison:
-    """Probe every case of the baseline now, and judge; a slower walk is measured again first."""
+    """Probe every case of the baseline now, and judge; a slower walk is measured again first.
+
+    With `against`, times are judged against the saver of that environment, whose process takes
+    turns with ours, instead of by the ratios that the baseline holds.
+    """
     told, entries = progress or Silent(), baseline.entries
     told.started(len(entries), 0)
     found: list[tuple[Entry, list[Probe]]] = []
+    rows: list[Row] = []
     with prober(how, [entry.case for entry in entries]) as probe:
         for done, entry in enumerate(entries):
             told.trial_started(Planned(entry.case, 0), done, len(entries))
-            probes = probes_of(entry, probe, threshold)
+            if against is None:
+                probes = probes_of(entry, probe, threshold)
+            else:
+                entry = replace(entry, ratios=())
+                now, duels = duels_of(entry, probe, against.python, threshold)
+                probes = [now]
+                rows += [judge_turns(now.case_id, duels, threshold)] if duels else []
             told.trial_finished(as_trial(probes[0]), done + 1, len(entries))
             found.append((entry, probes))
-    return comparison(baseline, found, threshold)
+    compared = comparison(baseline, found, threshold)
+    if against is None:
+        return compared
+    note = f"Times are judged against {against.title}, in turn with it."
+    return replace(compared, rows=(*compared.rows, *rows), notes=(note, *compared.notes))
 
 
-def probes_of(entry: Entry, probe: Prober, threshold: float = RATIO_THRESHOLD) -> list[Probe]:
+def duels_of(
+    entry: Entry, probe: Prober, python: Path, threshold: float = RATIO_THRESHOLD
+) -> tuple[Probe, list[Pairs]]:
+    """One duel with another interpreter; up to `CONFIRMATIONS` while ours looks slower."""
+    duels: list[Pairs] = []
+    while True:
+        now, pairs = probe.against(entry.case, python, DUEL_ROUNDS)
+        if pairs is None:
+            return now, duels
+        duels.append(pairs)
+        slower = judge_turns("", [pairs], threshold).verdict is Verdict.WORSE
+        if not slower or len(duels) == CONFIRMATIONS:
+            return now, duels
+
+
+def probes_of(
+    entry: Entry, probe: Callable[[Case], Probe], threshold: float = RATIO_THRESHOLD
+) -> list[Probe]:
     """One probe of the case; up to `CONFIRMATIONS` while each of them finds the walk slower."""
     probes = [probe(entry.case)]
     while len(probes) < CONFIRMATIONS and looks_slower(entry, probes[-1], threshold):

@@ -10,17 +10,17 @@ from savermark.baseline.file import Baseline, Entry
 from savermark.errors import BackendError
 from savermark.records import Status, TrialResult
 from savermark.runner import Planned, Progress, RunPlan, Silent, check_plan
+from savermark.runner.duel import duel
 from savermark.runner.probes import probe_case
 from savermark.runner.run import start_services, terminable
 from savermark.runner.scratch import scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from savermark.probe import Ask, Probe
+    from savermark.probe import Ask, Pairs, Probe
     from savermark.trial import Case
-
-    Prober = Callable[[Case], Probe]
 
 #: Processes that a saved baseline rests on: a count is exact that both agree on.
 PROBES = 2
@@ -35,6 +35,32 @@ class Measured:
     timeout_s: float | None = None
 
 
+@dataclass(frozen=True)
+class Prober:
+    """Probes cases in fresh processes, while the services that they need are running."""
+
+    how: Measured
+    scratch: Path
+    servers: Mapping[str, Mapping[str, str | None]]
+
+    def __call__(self, case: Case) -> Probe:
+        """One probe of our environment."""
+        return probe_case(
+            case, self.how.ask, self.scratch, self._dsn(case), timeout_s=self.how.timeout_s
+        )
+
+    def against(self, case: Case, python: Path, rounds: int) -> tuple[Probe, Pairs | None]:
+        """One probe of our environment, and its walk in turn with that of another interpreter."""
+        (_, ours), pairs = duel(
+            case, self.how.ask, self.scratch, self._dsn(case), (python, None), rounds,
+            self.how.timeout_s,
+        )  # fmt: skip
+        return ours, pairs
+
+    def _dsn(self, case: Case) -> str | None:
+        return self.servers[case.family][case.backend]
+
+
 @contextmanager
 def prober(how: Measured, cases: Sequence[Case]) -> Iterator[Prober]:
     """What probes a case in a fresh process, with the services that the cases need running."""
@@ -43,13 +69,7 @@ def prober(how: Measured, cases: Sequence[Case]) -> Iterator[Prober]:
     with terminable(), ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(False))
         todo = [Planned(case, 0) for case in cases]
-        servers = start_services(stack, todo, scratch, plan)
-
-        def probe(case: Case) -> Probe:
-            dsn = servers[case.family][case.backend]
-            return probe_case(case, how.ask, scratch, dsn, timeout_s=how.timeout_s)
-
-        yield probe
+        yield Prober(how, scratch, start_services(stack, todo, scratch, plan))
 
 
 def measure(how: Measured, cases: Sequence[Case], progress: Progress | None = None) -> Baseline:

@@ -118,6 +118,17 @@ def save(
 @command.command("check", epilog="Example: savermark baseline check --format md")
 @click.option("--threshold", type=float, help="The least ratio of times that counts.")
 @click.option(
+    "--against",
+    metavar="REQUIREMENT",
+    help="Judge times against this build of the saver, in turn with it: a version, a path, a git "
+    "reference.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the environment of --against is kept. [default: the user's cache folder]",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write the comparison as JSON to this file.",
@@ -127,6 +138,8 @@ def save(
 @quiet_option
 def check(
     threshold: float | None,
+    against: str | None,
+    cache: Path | None,
     out: Path | None,
     file: Path,
     dsn: str | None,
@@ -138,15 +151,22 @@ def check(
 
     A walk that looks slower is timed again in further processes before it is called so.
     """
+    from dataclasses import replace
+
     from savermark.baseline import Measured, check_baseline, gate_code, load_baseline
     from savermark.cli.compare_verb import check_threshold, print_comparison
     from savermark.cli.progress import progress_for
+    from savermark.installs import install
 
     check_threshold(threshold)
     baseline = load_baseline(file)
     options: dict[str, Any] = {} if threshold is None else {"threshold": threshold}
+    ask = baseline.ask
+    if against is not None:
+        remark(f"environment of {against} ...", quiet=quiet)
+        options["against"], ask = install(against, cache), replace(ask, rounds=0)
     with progress_for(quiet=quiet) as progress:
-        how = Measured(baseline.ask, dsn, timeout)
+        how = Measured(ask, dsn, timeout)
         compared = check_baseline(baseline, how, progress, **options)
     if out is not None:
         _write(out, compared.to_json())

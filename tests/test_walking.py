@@ -40,7 +40,7 @@ from savermark.walking.rows import (
     snapshot_places,
     thread_rows,
 )
-from savermark.walking.story import run_walk_trial
+from savermark.walking.story import _since, run_walk_trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,3 +288,10 @@ def test_cases_are_one_for_each_variant_and_backend() -> None:
         "walk-near[depth=6]@memory",
         "walk-near[depth=6]@sqlite",
     ]
+
+
+def test_upkeep_while_the_store_was_filled_is_no_finding() -> None:
+    before = {"server": "18", "autovacuum_runs": 3, "autoanalyze_runs": 0}
+    after = {"server": "18", "autovacuum_runs": 3, "autoanalyze_runs": 2}
+    assert _since(before, after) == after | {"autovacuum_runs": 0}
+    assert _since({}, {"version": "3.40"}) == {"version": "3.40"}

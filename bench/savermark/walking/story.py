@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from savermark.backends.base import Capability
 from savermark.backends.registry import get_backend
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from savermark.trial.driver import Driver
     from savermark.walking.case import WalkCase
 
+_UPKEEP = ("autovacuum_runs", "autoanalyze_runs")  # counts since the tables were made
+
 
 def run_walk_trial(
     case: WalkCase,
@@ -55,8 +57,9 @@ def run_walk_trial(
             if Capability.KEEPS not in store.capabilities:
                 raise Unsupported(f"{case.backend} keeps nothing: there is no chain to walk")
             foreign = build(store, case.spec)
-            driver = driver_of(case)
+            driver, before = driver_of(case), store.describe()
             result = driver.run(_measure(case, store, driver, clock, foreign))
+            result = replace(result, backend=_since(before, result.backend))
         finally:
             (store.close if keep else store.destroy)()
     except Exception as error:
@@ -66,6 +69,12 @@ def run_walk_trial(
     return replace(
         result, repetition=repetition, started_at=started_at, duration_ns=clock() - start
     )
+
+
+def _since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What a store says of itself, its counts of upkeep without those while it was filled."""
+    done = {name: after[name] - before.get(name, 0) for name in _UPKEEP if name in after}
+    return {**after, **done}
 
 
 def driver_of(case: WalkCase) -> Driver:

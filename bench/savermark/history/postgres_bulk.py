@@ -118,13 +118,13 @@ class PostgresBulkTxn:
         return [
             Outline(
                 thread,
-                {row.checkpoint_ns: self._space(thread, row, callers) for row in rows},
-                ThreadImage(thread, tuple(rows), tuple(owned[thread])),
+                {row.checkpoint_ns: self._space(thread, row, callers) for row in heads[thread]},
+                ThreadImage(thread, tuple(heads[thread]), tuple(owned[thread])),
                 strays[thread],
                 self._roots(thread, callers),
             )
-            for thread, rows in heads.items()
-            if len(rows) == len(self._facts[thread])
+            for thread in self._threads
+            if thread in self._facts and len(heads[thread]) == len(self._facts[thread])
         ]
 
     def _read(self) -> dict[str, int]:
@@ -172,7 +172,10 @@ class PostgresBulkTxn:
         return callers
 
     def _roots(self, thread: str, callers: Callers) -> frozenset[str]:
-        named, root = set[str]().union(*callers.get(thread, {}).values()), self._facts[thread].get("")
+        named, root = (
+            set[str]().union(*callers.get(thread, {}).values()),
+            self._facts[thread].get(""),
+        )
         return frozenset(named.intersection(root.ids)) if named and root else NOTHING
 
     def holders(self, checkpoint_ids: Collection[str]) -> set[str]:

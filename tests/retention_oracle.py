@@ -6,7 +6,7 @@ methods and the base class's own walk, reduced here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,20 +33,33 @@ def whole_rows(saver: Any, thread: str) -> Rows:
     """Every byte of a thread, by table."""
     if isinstance(saver, InMemorySaver):
         return _memory(saver, thread)
-    return sql_rows(saver.conn, thread, isinstance(saver, SqliteSaver))
+    return sql_rows(saver.conn, [thread], isinstance(saver, SqliteSaver))[thread]
 
 
-def sql_rows(connection: Any, thread: str, sqlite: bool) -> Rows:
-    """`whole_rows` over a connection."""
-    found = {}
+def sql_rows(connection: Any, threads: Sequence[str], sqlite: bool) -> dict[str, Rows]:
+    """`whole_rows` of many threads over a connection; the thread's own id is no part of a row."""
+    found: dict[str, dict[str, set[tuple[Any, ...]]]] = {
+        name: {table: set() for table in (_SQLITE if sqlite else _POSTGRES)} for name in threads
+    }
     for table, name in (_SQLITE if sqlite else _POSTGRES).items():
-        what, mark = ("*", "?") if sqlite else (f"{name}::text", "%s")
         cursor = connection.cursor()
-        cursor.execute(f"SELECT {what} FROM {name} WHERE thread_id = {mark}", (thread,))
-        rows = [row.values() if isinstance(row, dict) else row for row in cursor.fetchall()]
-        found[table] = frozenset(map(tuple, rows))
+        if sqlite:
+            marks = ", ".join("?" * len(threads))
+            cursor.execute(f"SELECT * FROM {name} WHERE thread_id IN ({marks})", list(threads))
+        else:
+            cursor.execute(
+                f"SELECT thread_id, (to_jsonb(t) - 'thread_id')::text FROM {name} AS t "
+                "WHERE thread_id = ANY(%s)",
+                (list(threads),),
+            )
+        for row in cursor.fetchall():
+            thread, *rest = row.values() if isinstance(row, dict) else row
+            found[thread][table].add(tuple(rest))
         cursor.close()
-    return found
+    return {
+        name: {table: frozenset(rows) for table, rows in tables.items()}
+        for name, tables in found.items()
+    }
 
 
 def _memory(saver: InMemorySaver, thread: str) -> Rows:
@@ -98,7 +111,10 @@ def reading(
     names = [c for c in checkpoint["channel_versions"] if c in deltas and c not in values]
     where = at(thread, key[1], key[0])
     read = []
-    for walk in (BaseCheckpointSaver.get_delta_channel_history, type(saver).get_delta_channel_history):
+    for walk in (
+        BaseCheckpointSaver.get_delta_channel_history,
+        type(saver).get_delta_channel_history,
+    ):
         walked = walk(saver, config=where, channels=names) if names else {}
         read.append({**values, **{name: reduced(walked[name]) for name in names}})
     shown = [{k: v for k, v in each.items() if v not in (None, [], {})} for each in read]

@@ -5,8 +5,7 @@ fails, two that run side by side; subgraphs of one call, within one another and 
 node notes that it ran, so that work done twice is seen.
 """
 
-from __future__ import annotations
-
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,22 +40,20 @@ def state_types(frequencies: tuple[int, int, int], full: bool) -> tuple[Any, Any
     plain: Any = Annotated[list[str], operator.add]
     kept: Any = Annotated[dict[str, str], operator.or_]
     delta: Any = Annotated[dict[str, str], DeltaChannel(merge, dict, snapshot_frequency=files)]
-    state = TypedDict(  # type: ignore[misc]
-        "state",
-        {
-            "said": plain if full else lists(said),
-            "rare": plain if full else lists(rare),
-            "files": kept if full else delta,
-            "log": plain,
-            "count": int,
-            "mood": str | None,
-        },
-    )
-    inner = TypedDict(  # type: ignore[misc]
-        "inner",
-        {"said": plain if full else lists(said), "own": plain if full else lists(2)},
-    )
-    return state, inner
+
+    class State(TypedDict):
+        said: plain if full else lists(said)  # type: ignore[valid-type]
+        rare: plain if full else lists(rare)  # type: ignore[valid-type]
+        files: kept if full else delta  # type: ignore[valid-type]
+        log: plain
+        count: int
+        mood: str | None
+
+    class Inner(TypedDict):
+        said: plain if full else lists(said)  # type: ignore[valid-type]
+        own: plain if full else lists(2)  # type: ignore[valid-type]
+
+    return State, Inner
 
 
 @dataclass
@@ -140,7 +137,7 @@ class World:
         builder.add_node("side", self.noted("side", lambda s: {"rare": ["side"]}))
         builder.add_edge(START, "first")
         builder.add_conditional_edges("first", self._onward(nodes[1][0]))
-        for (name, _), (then, _) in zip(nodes[1:], nodes[2:], strict=False):
+        for (name, _), (then, _) in itertools.pairwise(nodes[1:]):
             builder.add_edge(name, then)
         builder.add_edge("last", END)
         builder.add_edge("side", END)

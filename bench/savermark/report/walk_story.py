@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from savermark.frame.walks import FLOOR, growth_of, walk_table
-from savermark.plots.series import least, most
+from savermark.plots.series import most
 from savermark.units import format_count, format_ns
 
 if TYPE_CHECKING:
     from savermark.results import RunResult
+
+NATIVE = "native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,44 +43,49 @@ def tell_walks(run: RunResult, workload: str) -> WalkStory | None:
 
 
 def _backends(known: pd.DataFrame, floors: pd.DataFrame) -> Iterator[str]:
-    """For each backend the fastest and the slowest walk of its longest case, by the floor."""
+    """For each backend the walks of its longest case by the floor, the fastest one first."""
     for backend, rows in known.groupby("backend", sort=False):
         case = most(floors[floors["backend"] == backend], "p50_ns")["variant"]
-        mine = rows[rows["variant"] == case]
-        fast, slow = least(mine, "times_floor"), most(mine, "times_floor")
+        mine = rows[rows["variant"] == case].sort_values("times_floor")
         where = f" ({case})" if case else ""
-        line = f"On {backend}{where} {_one(fast)}"
-        yield f"{line}." if fast["walk"] == slow["walk"] else f"{line}; {_one(slow)}."
+        first, *others = (_one(row) for row in mine.to_dict("records"))
+        yield f"On {backend}{where} {'; '.join([f'{first} times the floor', *others])}."
 
 
 def _one(row: Any) -> str:
+    """`base takes 1.69 s in 5,000 statements, 50.8`."""
     count = row["statements"]
-    asked = "" if pd.isna(count) else f" in {format_count(int(count))} statements"
-    return (
-        f"{row['walk']} takes {format_ns(row['p50_ns'])}{asked}, "
-        f"{row['times_floor']:.2f} times the floor"
-    )
+    asked = "" if pd.isna(count) else f" in {format_count(int(count))} statement"
+    asked += "s" if asked and count != 1 else ""
+    return f"{row['walk']} takes {format_ns(row['p50_ns'])}{asked}, {row['times_floor']:.2f}"
 
 
 def _laws(table: pd.DataFrame) -> Iterator[str]:
+    """A sentence a backend: the exponent of each walk, with its interval where n carries one."""
     if table["turns"].nunique() < 3:
         return
     laws = growth_of(table[(table["read"] == "walk") & (table["walk"] != FLOOR)])
-    for (backend, _, walk), law in laws.items():
-        yield f"Time of {walk} on {backend} grows with the depth to the power {law}."
+    for name in dict.fromkeys(backend for backend, _, _ in laws):
+        told = [f"{law} for {walk}" for (backend, _, walk), law in laws.items() if backend == name]
+        yield f"On {name} time grows with the depth to the power {', '.join(told)}."
 
 
 def _histories(table: pd.DataFrame) -> Iterator[str]:
-    """A history rebuilds each of its states: what one costs against a single state."""
+    """A history rebuilds each of its states: what one costs against a single state.
+
+    Through the saver's own walk, which is what an application has, unless that was not measured.
+    """
     rows = table[table["read"].str.startswith("history_")]
+    rows = rows[rows["walk"] == NATIVE] if (rows["walk"] == NATIVE).any() else rows
     for backend, mine in rows.groupby("backend", sort=False):
         row = most(mine, "p50_ns")
         same = (table["backend"] == backend) & (table["walk"] == row["walk"])
         one = table[same & (table["read"] == "get_state") & (table["variant"] == row["variant"])]
         if not one.empty:
             count = str(row["read"]).removeprefix("history_")
+            case = f", {row['variant']}" if row["variant"] else ""
             yield (
                 f"A history of {count} states through {row['walk']} on {backend} takes "
-                f"{row['p50_ns'] / one['p50_ns'].iloc[0]:.1f} times one state "
-                f"({format_ns(row['p50_ns'])})."
+                f"{format_count(row['p50_ns'] / one['p50_ns'].iloc[0])} times one state "
+                f"({format_ns(row['p50_ns'])}{case})."
             )

@@ -36,21 +36,21 @@ def lists(frequency: int) -> Any:
 
 def state_types(frequencies: tuple[int, int, int], full: bool) -> tuple[Any, Any]:
     """The states of the graph and of its subgraphs; `full` is how threads were written before."""
-    said, rare, files = frequencies
+    every, seldom, third = frequencies
     plain: Any = Annotated[list[str], operator.add]
     kept: Any = Annotated[dict[str, str], operator.or_]
-    delta: Any = Annotated[dict[str, str], DeltaChannel(merge, dict, snapshot_frequency=files)]
+    delta: Any = Annotated[dict[str, str], DeltaChannel(merge, dict, snapshot_frequency=third)]
 
     class State(TypedDict):
-        said: plain if full else lists(said)  # type: ignore[valid-type]
-        rare: plain if full else lists(rare)  # type: ignore[valid-type]
+        said: plain if full else lists(every)  # type: ignore[valid-type]
+        rare: plain if full else lists(seldom)  # type: ignore[valid-type]
         files: kept if full else delta  # type: ignore[valid-type]
         log: plain
         count: int
         mood: str | None
 
     class Inner(TypedDict):
-        said: plain if full else lists(said)  # type: ignore[valid-type]
+        said: plain if full else lists(every)  # type: ignore[valid-type]
         own: plain if full else lists(2)  # type: ignore[valid-type]
 
     return State, Inner

@@ -1,7 +1,6 @@
 """Many threads of a Postgres database in one transaction, by statements over sets.
 
-A few statements a batch tell what each thread is like. Versions and blob keys come as one text a
-namespace: taking them apart here costs a fraction of expanding them into rows on the server.
+A few statements a batch tell what each thread is like (`postgres_facts`), a few more clear it.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from savermark.errors import BackendError
@@ -20,6 +17,7 @@ from savermark.history.bulk import Outline, Space
 from savermark.history.image import NOTHING, ThreadImage, WriteRow
 from savermark.history.lineage import KeepSet
 from savermark.history.postgres import PostgresRows, repeatable, versions_of
+from savermark.history.postgres_facts import Facts, facts_of
 from savermark.history.rows import ThreadBusy
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ Array = str | list[str]
 Callers = dict[str, dict[str, set[str]]]  # thread, namespace, root checkpoints
 
 _FEW = 4  # threads
-_LINES, _BLOBS, _WRITES, _ALONE = 0, (2, 1), 3, 4  # the kinds of `FACTS`; blobs filled and empty
+_LINES, _BLOBS, _WRITES, _ALONE = range(4)  # the kinds of `FACTS`
 
 
 class PostgresBulk:
@@ -58,33 +56,6 @@ class PostgresBulk:
                 yield PostgresBulkTxn(self.reader, cursor, names, prepare)
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """One namespace of one thread: ids and versions of its checkpoints, oldest first, and blobs.
-
-    Blobs and versions are pairs of a channel and a version (`_pairs`).
-    """
-
-    ids: Sequence[str]
-    linear: bool = False
-    versions: Sequence[str] = ()
-    blobs: frozenset[str] = NOTHING
-    filled: frozenset[str] = NOTHING
-    strays: int = 0
-
-    def newest(self, channel: str) -> int:
-        """The place of the newest checkpoint whose version of a channel has a value stored."""
-        begins = f'{channel}": "'
-        pairs = {pair for pair in self.filled if pair.startswith(begins)}
-        places = range(len(self.versions) - 1, -1, -1) if pairs else ()
-        return next((at for at in places if not pairs.isdisjoint(_pairs(self.versions[at]))), 0)
-
-    def named(self, count: int) -> frozenset[str]:
-        """The blobs that the newest `count` checkpoints name."""
-        newest = self.versions[-count:] if count else ()
-        return self.blobs & set[str]().union(*map(_pairs, newest))
-
-
 class PostgresBulkTxn:
     """See `bulk.BulkTxn`."""
 
@@ -92,7 +63,7 @@ class PostgresBulkTxn:
         self, rows: PostgresRows, cursor: Cursor, threads: list[str], prepare: bool | None
     ) -> None:
         self._rows, self._cursor, self._threads, self._prepare = rows, cursor, threads, prepare
-        self._facts: dict[str, dict[str, _Facts]] = {}
+        self._facts: dict[str, dict[str, Facts]] = {}
         self._writes: dict[str, int] = {}
         self._owned: dict[str, list[WriteRow]] = {}
 
@@ -129,22 +100,16 @@ class PostgresBulkTxn:
 
     def _read(self) -> dict[str, int]:
         """Fill in the facts; the rows of each thread that hang on nothing."""
-        strays: defaultdict[str, int] = defaultdict(int)
-        told: defaultdict[str, dict[str, dict[int, tuple[int, str]]]] = defaultdict(dict)
-        found = self._cursor.execute(
-            sql.FACTS, {"threads": self._threads}, prepare=self._prepare
-        ).fetchall()
-        for kind, thread, space, count, text in found:
-            if kind == _WRITES:
-                self._writes[thread] = count
-            elif kind == _ALONE:
-                strays[thread] += count
-            else:
-                told[thread].setdefault(space, {})[kind] = (count, text)
-        for thread, spaces in told.items():
-            facts = {space: _facts(texts) for space, texts in spaces.items() if _LINES in texts}
-            strays[thread] += sum(each.strays for each in facts.values())
-            strays[thread] += len(spaces) - len(facts)  # blobs of a namespace without checkpoints
+        told: defaultdict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
+        asked = {"threads": self._threads}
+        for kind, thread, *found in self._cursor.execute(sql.FACTS, asked, prepare=self._prepare):
+            told[kind][thread] = (found[0], found[1])
+        self._writes = {thread: count for thread, (count, _) in told[_WRITES].items()}
+        strays: defaultdict[str, int] = defaultdict(int, dict.fromkeys(told[_ALONE], 1))
+        for thread, (rows, text) in told[_LINES].items():
+            blobs = told[_BLOBS].get(thread, (0, ""))[1]
+            facts, lost = facts_of(rows, text or "", blobs)
+            strays[thread] += lost
             if facts:
                 self._facts[thread] = facts
         return strays
@@ -156,7 +121,7 @@ class PostgresBulkTxn:
             len(facts.ids),
             head,
             facts.linear,
-            len(facts.ids) > 1 and facts.versions[-2:-1] == facts.versions[-1:],
+            facts.repeats,
             frozenset(callers.get(thread, {}).get(head.checkpoint_ns, ())),
         )
 
@@ -257,40 +222,6 @@ class PostgresBulkTxn:
 
     def _ask(self, statement: str, *values: Any) -> Cursor:
         return self._cursor.execute(statement, values, prepare=self._prepare)
-
-
-def _facts(texts: Mapping[int, tuple[int, str]]) -> _Facts:
-    count, text = texts[_LINES]
-    parts = [line.split("\t", 2) for line in sorted((text or "").split("\n"))]
-    try:
-        ids, parents, versions = zip(*parts, strict=True)
-    except ValueError:  # an id with a tab or a newline
-        return _Facts(("",))
-    lines = [_pairs(each) for each in versions]
-    named = set[str]().union(*lines)
-    linear = len(ids) == count and parents == ("", *ids[:-1]) and list(ids) == sorted(ids)
-    whole = ', "' not in "\n".join(named)  # versions that are no texts leave pairs together
-    filled, empty = (frozenset(texts[k][1].split("\n")) if k in texts else NOTHING for k in _BLOBS)
-    blobs = filled | empty
-    strays = sum(texts[k][0] for k in _BLOBS if k in texts) - len(blobs & named)
-    steady = linear and whole and is_steady(lines, named)
-    return _Facts(ids, steady, versions, blobs, filled, strays)
-
-
-def _pairs(versions: str) -> set[str]:
-    """What stands between the quotation marks: each channel with its version."""
-    return set(versions[2:-2].split('", "'))
-
-
-def is_steady(lines: Sequence[set[str]], named: Collection[str]) -> bool:
-    """Whether no version comes back after another one took its place: each is new once only.
-
-    `lines` are the pairs of channel and version of each checkpoint, `named` are all of them. Where
-    a name is written with a comma and quotation marks its pieces stand for it: they come back when
-    it does, and are the key of no blob.
-    """
-    fresh = map(sub, lines[1:], lines)
-    return len(lines[0]) + sum(map(len, fresh)) == len(named)
 
 
 def _kept(cuts: Sequence[Cut]) -> list[tuple[str, str, str]]:

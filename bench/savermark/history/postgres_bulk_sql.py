@@ -13,23 +13,26 @@ if TYPE_CHECKING:
 # Never waits, so the snapshot it takes may be older than what the last holder did; the deletion
 # then meets rows that are gone and fails, which `ThreadBusy` says.
 TRY = f"SELECT t FROM unnest(%s::text[]) AS t WHERE pg_try_advisory_xact_lock({lock_key('t')})"
-# What there is of each namespace: a text for its checkpoints in no order, one for its blobs with
-# each pair as it stands between the quotation marks of the versions, the number of its writes, and
-# a row without a namespace for a thread with writes of a checkpoint that is not stored.
+# What there is of each thread (`postgres_facts`): a text for its checkpoints in no order, one for
+# its blobs with each pair as it stands between the quotation marks of the versions, the number of
+# its writes, and a row where some are of a checkpoint that is not stored. Grouped by thread alone,
+# which an index has in order: wide rows are costly to sort.
 FACTS = """
-SELECT 0, thread_id, checkpoint_ns, count(*), string_agg(
-    checkpoint_id || E'\\t' || coalesce(parent_checkpoint_id, '') || E'\\t'
-        || (checkpoint -> 'channel_versions')::text, E'\\n')
-FROM checkpoints WHERE thread_id = ANY(%(threads)s) GROUP BY 2, 3
+SELECT 0, thread_id, count(*), string_agg(
+    checkpoint_ns || E'\\t' || checkpoint_id || E'\\t' || coalesce(parent_checkpoint_id, '')
+        || E'\\t' || (checkpoint -> 'channel_versions')::text, E'\\n')
+FROM checkpoints WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
 UNION ALL
-SELECT CASE WHEN type = 'empty' THEN 1 ELSE 2 END, thread_id, checkpoint_ns, count(*),
-    string_agg(channel || '": "' || version, E'\\n')
-FROM checkpoint_blobs WHERE thread_id = ANY(%(threads)s) GROUP BY 1, 2, 3
+SELECT 1, thread_id, count(*), string_agg(
+    CASE WHEN checkpoint_ns = '' AND type <> 'empty' THEN ''
+        ELSE E'\\t' || CASE type WHEN 'empty' THEN '-' ELSE '+' END || checkpoint_ns || E'\\t' END
+    || channel || '": "' || version, E'\\n')
+FROM checkpoint_blobs WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
 UNION ALL
-SELECT 3, thread_id, NULL, count(*), NULL
-FROM checkpoint_writes WHERE thread_id = ANY(%(threads)s) GROUP BY 2
+SELECT 2, thread_id, count(*), NULL
+FROM checkpoint_writes WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
 UNION ALL
-SELECT DISTINCT 4, w.thread_id, NULL, 1, NULL FROM checkpoint_writes AS w LEFT JOIN (
+SELECT DISTINCT 3, w.thread_id, 1, NULL FROM checkpoint_writes AS w LEFT JOIN (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
     WHERE thread_id = ANY(%(threads)s)
 ) AS c USING (thread_id, checkpoint_ns, checkpoint_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,7 @@ def test_report_has_plots_sentences_and_a_page(swept: Path, printed: Callable[..
     assert "Walks over depth" in page and "times the floor" in page
     for held in (text, page):
         assert "VM steps" in held and "time ~ depth^" in held
-    assert "history_3 base" in page and "history_3" not in text, "the short report: walks only"
+    assert "history_3 base" in page and "history_3 base" not in text, "in short: walks only"
     assert "| sqlite | delta | depth=40 |" in text, "a swept depth is not told as turns, too"
     pd.testing.assert_frame_equal(
         pd.read_parquet(swept / "frames" / "walks.parquet"),
@@ -259,6 +260,18 @@ def test_a_conversations_choices(fake_run: Callable[..., Path]) -> None:
     assert found(case(5, 4), case(50, 2)) == [5, 50]
     full = FakeCase(workload="full", mode="full")
     assert found(case(5, 4), full, case(50, 2)) == [5, 50]
+
+
+def test_each_workload_of_a_run_has_its_own_choice(swept: Path) -> None:
+    """A sweep of depths beside it offers none, and is not mixed in."""
+    (run,) = load_runs(swept)
+    assert {choice.workload for choice in choices_of(run)} == {""}
+    two = [
+        replace(choice, workload=name)
+        for name in ("w1", "w2")
+        for choice in _choices((10, 2e6, 1e6, None), (50, 1e6, 3e6, None))
+    ]
+    assert [str(answer)[:12] for answer in recommend(two, 2e6)] == ["w1, sqlite, ", "w2, sqlite, "]
 
 
 def test_one_frequency_is_no_choice() -> None:

@@ -48,6 +48,7 @@ def print_recommendation(run: RunResult, budget_ns: float, fmt: str) -> None:
     answers = recommend(choices_of(run), budget_ns)
     rows = [
         {
+            "workload": choice.workload,
             "backend": choice.backend,
             "walk": choice.walk,
             "snapshot": choice.name,
@@ -71,7 +72,9 @@ def print_recommendation(run: RunResult, budget_ns: float, fmt: str) -> None:
     for answer in answers:
         click.echo(f"- {answer}" if fmt == "md" else str(answer))
     click.echo()
-    emit_frame(frame, fmt, show=_CHOICES, title="what it was chosen from")
+    several = frame["workload"].astype(bool).any()
+    shown = {name: how for name, how in _CHOICES.items() if several or name != "workload"}
+    emit_frame(frame, fmt, show=shown, title="what it was chosen from")
 
 
 def _mark(value: Any) -> str:
@@ -79,6 +82,7 @@ def _mark(value: Any) -> str:
 
 
 _CHOICES: Shown = {
+    "workload": ("workload", str),
     "backend": ("backend", str),
     "walk": ("walk", str),
     "snapshot": ("snapshot", str),

@@ -125,7 +125,7 @@ def growth_of(
 
 
 def choices_of(run: RunResult) -> list[Choice]:
-    """What a run offers to choose a snapshot frequency from, at its longest thread.
+    """What a run offers to choose a snapshot frequency from, at each workload's longest thread.
 
     Walk cases: a whole read at the head through each walk. Saver workloads in delta mode: a warm
     `get_state` at the head, through the saver's own walk.
@@ -138,11 +138,15 @@ def _walk_choices(run: RunResult) -> list[Choice]:
     reads = table[(table["read"] == "get_state") & (table["temperature"] == "warm")]
     if reads.empty:
         return []
-    reads = reads[reads["turns"] == reads["turns"].max()]
+    groups = reads.groupby("workload")
+    reads = reads[reads["turns"] == groups["turns"].transform("max")]
+    swept = reads.groupby("workload")["snapshot_frequency"].nunique(dropna=False)
+    offering = list(swept[swept > 1].index) or list(swept.index)  # a depth sweep offers none
+    reads = reads[reads["workload"].isin(offering)]
     stored = build("storage", [run]).groupby([*_KEYS, "repetition"])["logical_bytes"].sum()
     held = stored.groupby(level=_KEYS).median().to_dict()
     # Every frequency beyond the depth is the same: no snapshot.
-    reads = reads.drop_duplicates(["backend", "walk", "snapshot_frequency"])
+    reads = reads.drop_duplicates(["workload", "backend", "walk", "snapshot_frequency"])
     return [
         Choice(
             backend=row.backend,
@@ -151,6 +155,7 @@ def _walk_choices(run: RunResult) -> list[Choice]:
             stored_bytes=held[row.workload, row.variant, row.backend],
             read_ns=row.p50_ns,
             high_ns=_number(row.p50_high_ns),
+            workload=row.workload if len(offering) > 1 else "",
         )
         for row in reads.itertuples()
         if (row.workload, row.variant, row.backend) in held

@@ -35,6 +35,7 @@ class Choice:
     stored_bytes: float
     read_ns: float
     high_ns: float | None
+    workload: str = ""  # told where a run offers the choice for several
 
     @property
     def name(self) -> str:
@@ -55,11 +56,12 @@ class Recommendation:
     walk: str
     budget_ns: float
     chosen: Choice | None
-    choices: tuple[Choice, ...]  # from the least bytes to the most
+    choices: tuple[Choice, ...]  # from the least bytes to the most, never empty
 
     def __str__(self) -> str:
         """One line: the answer, what it costs, and what the cheaper one would take."""
-        where = f"{self.backend}, walk {self.walk}"
+        workload = self.choices[0].workload
+        where = f"{workload + ', ' if workload else ''}{self.backend}, walk {self.walk}"
         budget = format_ns(self.budget_ns)
         if self.chosen is None:
             best = min(self.choices, key=lambda choice: choice.sure_ns)
@@ -84,21 +86,21 @@ class Recommendation:
 
 
 def recommend(choices: Sequence[Choice], budget_ns: float) -> list[Recommendation]:
-    """For each backend and walk, the choice with the least bytes that reads within the budget.
+    """For each workload, backend and walk: the least bytes that read within the budget.
 
     Of equal bytes the faster one. Raises `UsageError` where there is only one frequency: that is
     no choice.
     """
-    groups: dict[tuple[str, str], list[Choice]] = {}
+    groups: dict[tuple[str, str, str], list[Choice]] = {}
     for choice in choices:
-        groups.setdefault((choice.backend, choice.walk), []).append(choice)
+        groups.setdefault((choice.workload, choice.backend, choice.walk), []).append(choice)
     if not groups or max(len({c.frequency for c in group}) for group in groups.values()) < 2:
         raise UsageError(
             "a recommendation needs several snapshot frequencies: sweep them, for example with "
             "--set 'channels.frequencies=[[10], [50], [200]]'"
         )
     found = []
-    for (backend, walk), group in groups.items():
+    for (_, backend, walk), group in groups.items():
         ordered = sorted(group, key=lambda choice: (choice.stored_bytes, choice.read_ns))
         within = [choice for choice in ordered if choice.sure_ns <= budget_ns]
         chosen = within[0] if within else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import random
 import shutil
@@ -40,6 +41,7 @@ from savermark.script import write_script
 from savermark.spec import fixed, load_workload
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from savermark.history.image import ThreadImage
@@ -420,8 +422,9 @@ def test_compact_needs_the_graph_and_folds_through_it(left: Left, db: Caller) ->
 def test_tables_of_the_first_savers_are_pruned_and_left_as_they_are(left: Left, db: Caller) -> None:
     """No column for task paths, and metadata that is text."""
     names = line(left, "a")
-    old = left.hand("first").put(identity(0, OLD), None, {"x": [1]}, v=1)
-    old.put(identity(1, OLD), identity(0, OLD), {"x": [2]}, v=1).write(identity(1, OLD), ("x", 3))
+    first, second = identity(0, OLD), identity(1, OLD)
+    old = left.hand("first").put(first, None, {"x": [1]}, v=1)
+    old.put(second, first, {"x": [2]}, v=1).write(second, ("x", 3))
     head = read(left, "a", names[-1])
     if left.name == "sqlite":
         left.sql("UPDATE checkpoints SET metadata = CAST(metadata AS TEXT)")
@@ -457,6 +460,25 @@ def test_orphans_of_others_go_after_the_grace(left: Left, db: Caller) -> None:
     assert done["verification"]["ok"] is True
 
 
+@pytest.mark.parametrize("gone", ["oldest", "newest", "blobless"])
+def test_what_careless_deletions_left_is_no_failure(left: Left, db: Caller, gone: str) -> None:
+    """T23: a thread of full values of which somebody deleted checkpoint rows alone."""
+    hand, parent, names = left.hand("a"), None, []
+    for step in range(8):
+        names.append(identity(step, OLD))
+        hand.put(names[-1], parent, {"x": [step]}).write(names[-1], ("x", step))
+        parent = names[-1]
+    lost = {"oldest": names[:7], "newest": names[6:], "blobless": names[6:]}[gone]
+    for name in lost:
+        left.sql("DELETE FROM checkpoints WHERE checkpoint_id = ?", name)
+    if gone == "blobless":
+        left.sql("DELETE FROM writes WHERE checkpoint_id = ?", names[7])
+    said = db.json("prune", left.uri, *KEEP, "--yes")
+    assert said.document["verification"]["failures"] == []
+    assert said.code == 0
+    assert counts(left)["checkpoints"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -484,14 +506,17 @@ def test_a_wrong_option_is_one_line_and_changes_nothing(
     assert words in said.complaint
 
 
+NUMBERS = itertools.count()
+POLICIES = ("keep-latest", "keep-turns=1", "older-than=0s", "delete", "leaf-siblings",
+            "keep-latest,idle-threads=1h", "keep-turns=2,duration-leaves,leaf-siblings",
+            "refuse")  # fmt: skip
 names_and_parents = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     shapes=st.lists(names_and_parents, min_size=1, max_size=5),
-    policy=st.sampled_from(["keep-latest", "keep-turns=1", "older-than=0s", "delete",
-                            "leaf-siblings", "keep-latest,idle-threads=1h"]),
+    policy=st.sampled_from(POLICIES),
     pieces=st.integers(1, 3),
     batch=st.integers(1, 4),
     seed=st.integers(0, 999),
@@ -527,6 +552,44 @@ def test_in_pieces_is_as_in_one_go(
             assert read(lefts[0], thread, name)[1:] == before[1:]
 
 
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    shape=names_and_parents,
+    policy=st.sampled_from(POLICIES),
+    lost=st.lists(st.tuples(st.sampled_from(["checkpoints", "writes", "blobs"]),
+                            st.integers(0, 20)), max_size=5),
+    seed=st.integers(0, 999),
+)  # fmt: skip
+def test_whatever_was_lost_before_is_refused_or_passes(
+    left: Left, shape: list[int], policy: str, lost: list[tuple[str, int]], seed: int
+) -> None:
+    """Rows that somebody deleted, anywhere: no thread is changed and then found wanting."""
+    thread = f"t{next(NUMBERS)}"
+    _thread(left, thread, shape, random.Random(seed))
+    for table, place in lost:
+        if table == "blobs" and left.name == "sqlite":
+            continue
+        keys = {
+            "checkpoints": ("checkpoint_id",),
+            "writes": ("checkpoint_id", "task_id", "idx"),
+            "blobs": ("channel", "version"),
+        }[table]
+        found = left.sql(
+            f"SELECT {', '.join(keys)} FROM {table} WHERE thread_id = ? ORDER BY {', '.join(keys)}",
+            thread,
+        )
+        if found:
+            where = " AND ".join(f"{key} = ?" for key in ("thread_id", *keys))
+            left.sql(f"DELETE FROM {table} WHERE {where}", thread, *found[place % len(found)])
+    before = rows_of(left, thread)
+    tally = _pruned(left, policy, Pace(), [thread])
+    assert tally.failures == []
+    if tally.refused:
+        assert rows_of(left, thread) == before
+    again = _pruned(left, policy, Pace(), [thread])
+    assert (again.changed, len(again.refused)) == (0, len(tally.refused))
+
+
 def _random(path: Path, shapes: list[list[int]], seed: int) -> Left:
     chance = random.Random(seed)
     connection = sqlite3.connect(path, check_same_thread=False)
@@ -534,24 +597,28 @@ def _random(path: Path, shapes: list[list[int]], seed: int) -> Left:
     saver = SqliteSaver(connection)
     left = Left("sqlite", str(path), None, saver)  # type: ignore[arg-type]
     for number, shape in enumerate(shapes):
-        hand, names = left.hand(f"t{number}"), list[str]()
-        for step, back in enumerate(shape):
-            name = f"1efc0000-0000-6000-8000-{step:012x}"
-            parent = names[-1 - back] if back < len(names) else None
-            seeded = parent is None or chance.random() < 0.3 or back > 0
-            values: dict[str, Any] = {"log": snapshot(step)} if seeded else {"n": [step]}
-            hand.put(name, parent, values, moved=("log",), counts=() if seeded else ("log",))
-            for task in range(chance.randrange(3)):
-                hand.write(name, ("log", [f"{step}.{task}"]), task=f"task {task}")
-            names.append(name)
+        _thread(left, f"t{number}", shape, chance)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return left
 
 
-def _pruned(left: Left, policy: str, pace: Pace) -> Tally:
+def _thread(left: Left, thread: str, shape: list[int], chance: random.Random) -> None:
+    hand, names = left.hand(thread), list[str]()
+    for step, back in enumerate(shape):
+        name = f"1efc0000-0000-6000-8000-{step:012x}"
+        parent = names[-1 - back] if back < len(names) else None
+        seeded = parent is None or chance.random() < 0.3 or back > 0
+        values: dict[str, Any] = {"log": snapshot(step)} if seeded else {"n": [step]}
+        hand.put(name, parent, values, moved=("log",), counts=() if seeded else ("log",))
+        for task in range(chance.randrange(3)):
+            hand.write(name, ("log", [f"{step}.{task}"]), task=f"task {task}")
+        names.append(name)
+
+
+def _pruned(left: Left, policy: str, pace: Pace, threads: Sequence[str] | None = None) -> Tally:
     tally = Tally()
     with open_database(left.uri, write=True) as database, database.reader() as reader:
-        task = PolicyTask(Job(terms_of(parse_policy(policy))))
+        task = PolicyTask(Job(terms_of(parse_policy(policy))), threads)
         carry_out(database.rows, task, tally, pace, Check(reader))
     return tally
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from savermark.retention.age import age_of
+from savermark.retention.orphans import abandoned
 
 if TYPE_CHECKING:
-    from savermark.history.image import ThreadImage
+    from savermark.history.image import BlobKey, ThreadImage
 
 RowKey = tuple[object, ...]
 GRACE = timedelta(hours=1)
@@ -39,14 +40,17 @@ def leftovers(
     """The orphan rows of a thread now, by table and by where they come from.
 
     A row that was referred to before, or whose checkpoint was stored before, is made an orphan
-    since. Any other is garbage once its checkpoint's id is older than the grace. `kept` are
+    since. Any other is garbage once its checkpoint's id is older than the grace; a blob only where
+    no checkpoint to come can name it (`orphans`). `kept` are
     checkpoints that a policy keeps on purpose.
     """
     stored = {row.checkpoint_id for row in before.checkpoints}
     blobs: set[RowKey] = {row.key for row in before.blobs}
     old = orphan_rows(before)
+    new = orphan_rows(after)
+    claimable = new["blobs"].keys() - abandoned(after, cast("Iterable[BlobKey]", new["blobs"]))
     found = {}
-    for table, rows in orphan_rows(after).items():
+    for table, rows in new.items():
         made = left = waiting = stays = 0
         for key, owner in rows.items():
             known = key in blobs if table == "blobs" else owner in stored
@@ -56,7 +60,7 @@ def leftovers(
             age = age_of(owner, now)
             if known and key not in old[table]:
                 made += 1
-            elif age is None or age <= grace:
+            elif age is None or age <= grace or key in claimable:
                 waiting += 1
             elif key in old[table]:
                 left += 1

@@ -49,7 +49,7 @@ def dead_blobs(
     left = named_blobs(row for row in image.checkpoints if row.key not in gone)
     dropped = named_blobs(row for row in image.checkpoints if row.key in gone) - left
     unknown = {blob.key for blob in image.blobs} - left - dropped
-    lost = _abandoned(image, unknown) if unknown and is_quiet(image, terms) else set()
+    lost = abandoned(image, unknown) if unknown and is_quiet(image, terms) else set()
     return frozenset(blob.key for blob in image.blobs if blob.key in dropped or blob.key in lost)
 
 
@@ -81,7 +81,8 @@ def is_idle(image: ThreadImage, terms: Terms) -> bool:
     return all(found is not None and found > age for found in ages)
 
 
-def _abandoned(image: ThreadImage, keys: Iterable[BlobKey]) -> set[BlobKey]:
+def abandoned(image: ThreadImage, keys: Iterable[BlobKey]) -> set[BlobKey]:
+    """Those of a quiet thread's unnamed blobs that no checkpoint to come can name."""
     highest = _highest(image.spaces)
     return {
         key

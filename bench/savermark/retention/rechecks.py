@@ -192,7 +192,7 @@ def _orphans(
                 found.add("failed", f"{table}: {rows.made} rows that nothing refers to any more")
             if rows.left and not scope.refused:
                 found.add("failed", f"{table}: {rows.left} orphans of before are still there")
-            told = f" ({rows.waiting} within grace)" * bool(rows.waiting)
+            told = f" ({rows.waiting} that may still be claimed)" * bool(rows.waiting)
             told += f" ({rows.left} of before, left alone)" * bool(rows.left)
             told += f" ({rows.kept} whose parent was gone before)" * bool(rows.kept)
             found.notes.append(f"{table}: 0{told}")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from savermark.baseline.measure import as_trial
 from savermark.errors import BackendError, UsageError
 from savermark.installs import Install, install, newest_versions
-from savermark.probe import OWN, Ask, Probe
+from savermark.probe import OWN, Ask
 from savermark.runner import Planned, Progress, RunPlan, Silent, check_plan
-from savermark.runner.probes import probe_case
+from savermark.runner.duel import duel
 from savermark.runner.run import start_services, terminable
 from savermark.runner.scratch import scratch_folder
 from savermark.tracking.store import Ratio, Version
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from savermark.probe import Pairs
+    from savermark.probe import Pairs, Probe
     from savermark.trial import Case
 
+    Turn = tuple[Probe, Pairs | None]
+
 PAIRS = 30  # timed pairs a probe
-ROUNDS = 5  # probes of each version, in turn with the others
+ROUNDS = 5  # pairs of processes of each version and the newest one
+ASK = Ask(walks=(OWN, "base"), rounds=PAIRS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,56 +77,59 @@ def track(
 ) -> list[Version]:
     """One line for each of these releases, newest first as they came.
 
-    Every round probes each of them once, in an order drawn anew, so that what drifts on the
-    machine hits all alike. Raises `BackendError` where counts do not repeat: then they are none.
+    In every round each takes turns with the newest one, in an order drawn anew: what drifts on
+    the machine hits both. Raises `BackendError` where counts do not repeat: then they are none.
     """
     plan = RunPlan(cases=(case,), dsn=dsn)
     check_plan(plan)
     if rounds < 1:
         raise UsageError(f"rounds is {rounds}: give 1 or more")
     told, draw = progress or Silent(), random.Random(seed)
-    seen: list[list[Probe]] = [[] for _ in installs]
-    total = rounds * len(installs)
+    found: list[list[Turn]] = [[] for _ in installs]
+    total = rounds * max(1, len(installs) - 1)
     with terminable(), ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(False))
-        servers = start_services(stack, [Planned(case, 0)], scratch, plan)
+        dsn = start_services(stack, [Planned(case, 0)], scratch, plan)[case.family][case.backend]
         told.started(total, 0)
-        for number in range(rounds):
-            for done, at in enumerate(draw.sample(range(len(installs)), len(installs))):
-                told.trial_started(Planned(case, number), number * len(installs) + done, total)
-                ask = Ask(walks=(OWN, "base"), rounds=PAIRS)
-                probe = probe_case(
-                    case, ask, scratch, servers[case.family][case.backend], installs[at].python
-                )
-                seen[at].append(probe)
-                told.trial_finished(as_trial(probe), number * len(installs) + done + 1, total)
-    pairs = zip(installs, seen, strict=True)
-    return [_line(made, probes, seen[0], installs[0]) for made, probes in pairs]
+        for done in range(total):
+            told.trial_started(Planned(case, done), done, total)
+            if not done % max(1, len(installs) - 1):
+                order = draw.sample(range(1, len(installs)), len(installs) - 1) or [0]
+            at = order.pop()
+            pythons = installs[0].python, installs[at].python
+            (first, other), pairs = duel(case, ASK, scratch, dsn, pythons, PAIRS)
+            found[0].append((first, None))
+            if at:
+                found[at].append((other, pairs))
+            told.trial_finished(as_trial(other), done + 1, total)
+    pairs_of = zip(installs, found, strict=True)
+    return [_line(made, turns, installs[0].version) for made, turns in pairs_of]
 
 
-def _line(made: Install, probes: Sequence[Probe], newest: Sequence[Probe], to: Install) -> Version:
+def _line(made: Install, turns: Sequence[Turn], newest: str) -> Version:
+    probes = [probe for probe, _ in turns]
     failed = next((probe.cause for probe in probes if probe.cause), "")
     if failed:
         raise BackendError(f"{made.title}: {failed}")
     first = probes[0]
     if any((p.counts, p.storage) != (first.counts, first.storage) for p in probes):
         raise BackendError(f"{made.title}: its counts differ from process to process")
-    pairs = [probe.pairs for probe in probes if probe.pairs]
-    beside = [probe.pairs for probe in newest if probe.pairs]
     line = Version(
         package=made.distribution,
         version=made.version,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         probe=replace(first, pairs=None),
-        newest=to.version,
+        newest=newest,
     )
-    if len(pairs) != len(beside) or not pairs:  # a workload without a walk
+    beside = [probe.pairs for probe in probes if probe.pairs]
+    if not beside:  # a workload without a walk
         return line
+    against = [statistics.median(pairs.ratios) for _, pairs in turns if pairs]
     return replace(
         line,
-        walk_ns=statistics.median(_walk_ns(each) for each in pairs),
-        to_base=ratio_of([statistics.median(each.ratios) for each in pairs]),
-        to_newest=ratio_of([_walk_ns(a) / _walk_ns(b) for a, b in zip(pairs, beside, strict=True)]),
+        walk_ns=statistics.median(_walk_ns(each) for each in beside),
+        to_base=ratio_of([statistics.median(each.ratios) for each in beside]),
+        to_newest=ratio_of(against) if against else None,
     )
 
 

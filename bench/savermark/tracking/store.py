@@ -33,9 +33,8 @@ class Version:
     """One release of a package, as it was probed.
 
     `to_base` is the time of the saver's own walk as a ratio to the base class's walk, which took
-    turns with it in the same process; `to_newest` the same walk's time as a ratio to that of the
-    release `newest`, in the process beside it. The first hardly feels a busy machine, the second
-    does: its range tells how much.
+    turns with it in the same process; `to_newest` as a ratio to that of the release `newest`, whose
+    process took turns with its own (None for the newest itself). Both are of whole rounds.
     """
 
     package: str

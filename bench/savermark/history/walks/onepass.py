@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -59,22 +59,22 @@ class OnePassWalk:
         self, saver: BaseCheckpointSaver[Any], config: RunnableConfig, channels: Sequence[str]
     ) -> Trail:
         """The histories, and which chains name a parent that is not stored."""
-        saver, where = unwrapped(saver), Where.of(config, channels)
-        for kind, module in _SYNC.items():
-            if kind(saver):
-                found: Trail = _engine(module).walk(saver, where)
-                return found
-        return self._bridged(saver, config, channels)
+        saver = unwrapped(saver)
+        engine = _engine(saver, _SYNC)
+        if engine is None:
+            return self._bridged(saver, config, channels)
+        found: Trail = engine.walk(saver, Where.of(config, channels))
+        return found
 
     async def atrail(
         self, saver: BaseCheckpointSaver[Any], config: RunnableConfig, channels: Sequence[str]
     ) -> Trail:
         """`trail` over an async saver."""
-        saver, where = unwrapped(saver), Where.of(config, channels)
-        for kind, module in _ASYNC.items():
-            if kind(saver):
-                found: Trail = await _engine(module).awalk(saver, where)
-                return found
+        saver = unwrapped(saver)
+        engine = _engine(saver, _ASYNC)
+        if engine is not None:
+            found: Trail = await engine.awalk(saver, Where.of(config, channels))
+            return found
         if is_memory(saver):
             return self.trail(saver, config, channels)
         raise _refused(saver, "history()")
@@ -99,10 +99,19 @@ _SYNC: dict[Any, str] = {
 _ASYNC: dict[Any, str] = {is_async_sqlite: "sqlite", is_async_postgres: "postgres"}
 
 
-@cache
-def _engine(module: str) -> Any:
-    # Only a saver whose package is installed can ask for its engine.
-    return import_module(f"savermark.history.walks.{module}")
+def _engine(saver: BaseCheckpointSaver[Any], kinds: dict[Any, str]) -> Any:
+    """The module that walks savers of this class in one api, or None."""
+    known = _engines.setdefault(type(saver), {})
+    api = kinds is _ASYNC
+    if api not in known:
+        module = next((module for kind, module in kinds.items() if kind(saver)), None)
+        # Only a saver whose package is installed can ask for its engine.
+        known[api] = module and import_module(f"savermark.history.walks.{module}")
+    return known[api]
+
+
+# By class, and not kept alive: `with_walk` makes a class for each saver.
+_engines: WeakKeyDictionary[type, dict[bool, Any]] = WeakKeyDictionary()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

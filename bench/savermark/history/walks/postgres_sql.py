@@ -128,21 +128,23 @@ _GROWN = " + ".join(
     for at, table in enumerate(_TABLES)
 )
 ALL_GROWN = 2 ** len(_TABLES) - 1
+NOT_ASKED = 8  # one digit like each answer, so that asking moves no count
+ASKED = f"CASE WHEN (SELECT %(ask)s::bool) THEN {_GROWN} ELSE {NOT_ASKED} END"
 
 
 @cache
-def text(statement: str, grown: int) -> str:
+def text(statement: str, grown: int) -> bytes:
     """A statement with a plan of its own for this answer."""
-    return f"{statement} -- {grown}"
+    return f"{statement} -- {grown}".encode()
 
 
 @cache
-def line(*, one: bool, newest: bool, ask: bool, paths: bool) -> str:
+def line(*, one: bool, newest: bool, paths: bool) -> str:
     """The statement for one channel or several, for a named target or the newest.
 
     Its rows are (channel's number, checkpoint id, task id, type, blob) for a write; and (minus the
-    number, `_told`, `_ids`, type, blob) for what ended the run; with `ask` that tells what has
-    grown. `paths` is the order (see `_writes`).
+    number, `_told`, `_ids`, type, blob) for what ended the run, which tells what has grown, too.
+    `paths` is the order (see `_writes`).
     """
     target = _NEWEST if newest else "(SELECT %(id)s::text)"
     named = "%(channel)s::text AS channel, 1 AS n" if one else f"s.channel, s.n::int AS n {_MANY}"
@@ -162,7 +164,7 @@ WITH asked AS MATERIALIZED (
 SELECT run.n, w.checkpoint_id, w.task_id, w.type, w.blob
 FROM run CROSS JOIN LATERAL ({_writes("< run.id", paths)}) AS w
 UNION ALL
-SELECT -run.n, {_told("run", _GROWN if ask else "NULL")}, {_ids("< run.id")}, seed.type, seed.blob
+SELECT -run.n, {_told("run", ASKED)}, {_ids("< run.id")}, seed.type, seed.blob
 FROM run {_seed("run")} ON run.number > 1
 """
 

@@ -1,0 +1,66 @@
+"""What the one-pass walk in Postgres learns on the way; it changes statements, and no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from savermark.history.walks import postgres_sql as sql
+
+Loads = Callable[[tuple[str, bytes]], Any]
+Query = tuple[bytes, dict[str, Any]]
+Rows = list[tuple[Any, ...]]
+
+_ASK_EVERY = 8  # walks, while a table is small
+WINDOW = 16  # checkpoints that `postgres_short` reads at most
+_REMEMBERED = 256  # channels
+
+
+class Plans:
+    """What is known of the tables behind a connection or pool.
+
+    `windows` are the channels whose last chain was short: in how many checkpoints it lay, or 0
+    where one checkpoint had several writes of the channel, so that their order matters.
+    """
+
+    __slots__ = ("grown", "parallel", "seeded", "walks", "windows")
+
+    def __init__(self) -> None:
+        self.grown = self.walks = 0
+        self.parallel = False  # several tasks wrote one channel on one checkpoint: paths matter
+        self.windows: dict[str, int] = {}
+        self.seeded: set[str] = set()  # channels with stored values
+
+    def ask(self) -> bool:
+        """Whether this walk should ask what has grown (see `postgres_sql.text`)."""
+        if self.grown == sql.ALL_GROWN:
+            return False
+        self.walks += 1
+        return self.walks % _ASK_EVERY == 1
+
+    def told(self, grown: int) -> None:
+        """The answer."""
+        if grown != sql.NOT_ASKED:
+            self.grown = grown
+
+    def covers(self, channel: str, number: int) -> None:
+        """A chain was found whole in this many checkpoints, its target included."""
+        window = next((size for size in (4, 8, WINDOW) if number < size), None)
+        if self.windows.get(channel) == 0:
+            return
+        if window is None:
+            self.windows.pop(channel, None)
+            return
+        if len(self.windows) >= _REMEMBERED:
+            self.windows.clear()
+            self.seeded.clear()
+        self.windows[channel] = window
+
+
+def plans_of(saver: Any) -> Plans:
+    """Those of the saver's connection or pool, since the runtime copies savers."""
+    return _known.get(saver.conn) or _known.setdefault(saver.conn, Plans())
+
+
+_known: WeakKeyDictionary[Any, Plans] = WeakKeyDictionary()

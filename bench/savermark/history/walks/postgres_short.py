@@ -1,0 +1,125 @@
+"""The one-pass walk in Postgres where a chain is short: a window of checkpoints, judged in Python.
+
+The statements of `postgres_sql` take the server longer to start than a chain of a dozen takes to
+read. Whether a chain is short the last walk tells; where that was wrong, they are asked next.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from savermark.history.walks import postgres_sql as sql
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from langgraph.checkpoint.base import DeltaChannelHistory
+
+    from savermark.history.walks.found import Where
+    from savermark.history.walks.postgres_plans import Loads, Plans, Query, Rows
+
+_THREAD, _SPACE = "(SELECT %(thread)s::text)", "(SELECT %(space)s::text)"
+_CHANNEL = "(SELECT %(channel)s::text)"
+_HERE = f"thread_id = {_THREAD} AND checkpoint_ns = {_SPACE}"
+_STORED = f"{_HERE} AND channel = {_CHANNEL} AND type <> 'empty'"
+_BETWEEN = "\x01"  # stands neither in ids nor in JSON
+
+
+@cache
+def statement(*, newest: bool, seeds: bool, window: int) -> str:
+    """The statement for one channel whose chain lies within a window of the newest checkpoints.
+
+    Its rows, the first of which comes first: (checkpoints newest first, each with its parent and
+    its inline value, what has grown, whether the channel has any stored value, None); with `seeds`
+    (checkpoint id, None, type, blob) for the newest below the target that has one; (checkpoint id,
+    task id, type, blob) for a write, in no order.
+    """
+    target = "(SELECT max(id) FROM near)" if newest else "(SELECT %(id)s::text)"
+    start = "" if newest else f"AND checkpoint_id <= {target}"
+    version = f"checkpoint -> 'channel_versions' ->> {_CHANNEL} AS version," if seeds else ""
+    stored = f"EXISTS (SELECT 1 FROM checkpoint_blobs WHERE {_STORED} OFFSET 0)"
+    seed = f"""
+UNION ALL (
+    SELECT near.id, NULL, seed.type, seed.blob FROM near CROSS JOIN LATERAL (
+        SELECT type, blob FROM checkpoint_blobs WHERE {_STORED} AND version = near.version OFFSET 0
+    ) AS seed WHERE near.id < {target} LIMIT 1
+)"""
+    return f"""
+WITH near AS MATERIALIZED (
+    SELECT checkpoint_id AS id, parent_checkpoint_id AS parent, {version}
+        checkpoint -> 'channel_values' -> {_CHANNEL} AS inline
+    FROM checkpoints WHERE {_HERE} {start}
+    ORDER BY checkpoint_id DESC LIMIT {window}
+)
+SELECT string_agg(near.id || E'\\x01' || coalesce(near.parent, '') || E'\\x01'
+    || coalesce(near.inline::text, ''), E'\\x01'), ({sql.ASKED})::text,
+    {"NULL" if seeds else f"({stored})::text"}, NULL::bytea FROM near {seed if seeds else ""}
+UNION ALL
+SELECT checkpoint_id, task_id, type, blob FROM checkpoint_writes
+WHERE {_HERE} AND checkpoint_id < {target} AND checkpoint_id >= (SELECT min(id) FROM near)
+    AND channel = {_CHANNEL}
+"""
+
+
+def short(
+    where: Where, asked: dict[str, Any], loads: Loads, plans: Plans, window: int
+) -> Generator[Query, Rows, DeltaChannelHistory | None]:
+    """A channel whose chain lies in a window of checkpoints; None where it does not."""
+    (channel,) = where.channels
+    seeds = channel in plans.seeded
+    asked["channel"], asked["id"], asked["ask"] = channel, where.id, plans.ask()
+    text = statement(newest=where.id is None, seeds=seeds, window=window)
+    rows = yield sql.text(text, plans.grown), asked
+    near, grown, stored, _ = rows[0]
+    plans.told(int(grown))
+    if stored == "true":
+        plans.seeded.add(channel)
+        return None
+    seed = rows[1] if len(rows) > 1 and rows[1][1] is None else None
+    del rows[: 2 if seed else 1]
+    held = {row[0]: row for row in rows}
+    if len(held) < len(rows):  # their order matters, and is not told
+        plans.windows[channel] = 0
+        return None
+    chain = _followed(near, where.id, seed[0] if seed else None)
+    if chain is None:
+        plans.windows.pop(channel, None)
+        return None
+    ids, inline = chain
+    plans.covers(channel, len(ids) + 1)
+    found: Any = {
+        "writes": [
+            (row[1], channel, loads(row[2:])) for name in reversed(ids) if (row := held.get(name))
+        ]
+    }
+    if seed and ids and ids[-1] == seed[0]:
+        found["seed"] = loads(seed[2:])
+    elif inline:
+        found["seed"] = json.loads(inline)
+    return found  # type: ignore[no-any-return]
+
+
+def _followed(
+    near: str | None, target: str | None, seed: str | None
+) -> tuple[list[str], str] | None:
+    """The chain in a window of checkpoints, latest first, and the inline value at its end.
+
+    None unless the window has all of it, each below its child; `seed` is the latest checkpoint in
+    the window with a stored value.
+    """
+    told = near.split(_BETWEEN) if near else []
+    if len(told) < 3 or len(told) % 3 or told[0] != (target or told[0]):
+        return None
+    ids: list[str] = []
+    want = told[1]
+    for name, parent, inline in zip(told[3::3], told[4::3], told[5::3], strict=True):
+        if name == want:
+            ids.append(name)
+            if inline or name == seed:
+                return ids, inline
+            want = parent
+        elif name == seed:  # of another branch: what lies below it is not told
+            return None
+    return None if want else (ids, "")

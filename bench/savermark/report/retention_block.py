@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from savermark.checks import busy_load
 from savermark.frame.retention import FAMILY, verdicts
 from savermark.report.markdown import cell, markdown_grid
 from savermark.report.retention_grid import retention_grids
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from savermark.results import RunResult
 
 NO_PROOF = "No verification: the scenario checks its answers and the final state itself."
+
+
+_LEGEND = (
+    "Before: loaded. After: the policy was carried out. Space given back: the store was compacted, "
+    "too. Payload: bytes as serialized; stored: as the engine keeps them. After / before: ratio "
+    "of medians and its 95 % interval, which holds 1 where no change can be told."
+)
 
 
 def is_retention(run: RunResult) -> bool:
@@ -76,7 +84,8 @@ def _failures(judged: list[Judged]) -> Iterator[str]:
 
 
 def _made(run: RunResult) -> Iterator[str]:
-    yield "Before: loaded. After: the policy was carried out. Space given back: the store was"
-    yield "compacted, too. Payload: bytes as serialized; stored: as the engine keeps them."
+    yield _LEGEND
+    if any(busy_load(run, trial) is not None for trial in run.trials):
+        yield "\n**The machine was busy: rows and bytes hold, times do not.**"
     yield ""
     yield f"Run {run.run_id}:\n\n```\n{run.header.get('command', '')}\n```"

@@ -30,10 +30,15 @@ _CASE: dict[str, Look] = {
     "backend": ("backend", str),
 }
 _HEAD_READS = ("get_state", "history_10", "walk_base", "walk_native", "walk_onepass")
+_COLD_READS = ("get_state",)  # shown; the frame has all
 
 
 def _n(value: Any) -> str:
     return format_count(round(float(value)))
+
+
+def _share(freed: float) -> str:
+    return f"{freed:.0%}" if freed >= 0 else f"grew {-freed:.0%}"
 
 
 _SPACE: dict[str, Look] = {
@@ -45,14 +50,14 @@ _SPACE: dict[str, Look] = {
     "logical_bytes_retained": ("after", _B),
     "stored_bytes_loaded": ("stored before", _B),
     "stored_bytes_retained": ("after", _B),
-    "freed": ("payload freed", "{:.0%}".format),
+    "freed": ("payload freed", _share),
 }
 _STORE: dict[str, Look] = {
     **_CASE,
     "footprint_bytes_loaded": ("before", _B),
     "footprint_bytes_retained": ("after", _B),
     "footprint_bytes_compacted": ("space given back", _B),
-    "freed": ("freed", "{:.0%}".format),
+    "freed": ("freed", _share),
 }
 _EFFORT: dict[str, Look] = {
     **_CASE,
@@ -61,6 +66,7 @@ _EFFORT: dict[str, Look] = {
     "refused": ("refused", _n),
     "rows_deleted": ("rows deleted", _n),
     "rows_per_s": ("rows/s", _n),
+    "verified": ("read back", _n),
     "plan_ns": ("plan", _NS),
     "apply_ns": ("apply", _NS),
     "verify_ns": ("verify", _NS),
@@ -122,7 +128,9 @@ def _whole(space: pd.DataFrame) -> pd.DataFrame:
 
 def _at_head(reads: pd.DataFrame) -> pd.DataFrame:
     """The reads of the head that were made before and after."""
-    rows = reads[(reads["at"] == "head") & reads["op"].isin(_HEAD_READS)]
+    chosen = reads["op"].isin(_HEAD_READS) & (reads["temperature"] == "warm")
+    chosen |= reads["op"].isin(_COLD_READS) & (reads["temperature"] == "cold")
+    rows = reads[(reads["at"] == "head") & chosen]
     rows = rows[rows["p50_ns_loaded"].notna() & rows["p50_ns_retained"].notna()]
     what = [
         op.replace("_", " ", 1) + (" (cold)" if temperature == "cold" else "")

@@ -23,7 +23,8 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from retention_world import World
+from fix_threads import Kept
+from retention_world import Act, World, play
 from savermark.history.arows import arow_access
 from savermark.history.postgres import PostgresRows
 from savermark.history.postgres_bulk import PostgresBulk
@@ -60,6 +61,10 @@ def work(job: dict[str, Any], saver: Any) -> list[Applied]:
     if job["op"] == "runs":
         rows: Any = Only(row_access(saver), job["threads"])
         report_of_runs(rows, RUNS, addressable="heads")
+    elif job["op"] == "live":
+        world, kept = World(*SHAPE, saver), Kept(job["name"], None, saver, row_access(saver))  # type: ignore[arg-type]
+        for thread in job["threads"]:
+            play(kept, world, thread, [Act(kind) for kind in job["acts"]])
     elif job["op"] == "copy":
         for thread in job["threads"]:
             copy_thread(saver, thread, f"{thread}-copy")

@@ -34,8 +34,11 @@ def lists(frequency: int) -> Any:
     return Annotated[list[str], DeltaChannel(tiny_graph.extend, snapshot_frequency=frequency)]
 
 
-def state_types(frequencies: tuple[int, int, int], full: bool) -> tuple[Any, Any]:
-    """The states of the graph and of its subgraphs; `full` is how threads were written before."""
+def state_types(frequencies: tuple[int, int, int], full: bool) -> tuple[Any, ...]:
+    """The states of the graph and of its subgraphs, with what these take and give.
+
+    `full` is how threads were written before there were delta channels.
+    """
     every, seldom, third = frequencies
     plain: Any = Annotated[list[str], operator.add]
     kept: Any = Annotated[dict[str, str], operator.or_]
@@ -52,8 +55,15 @@ def state_types(frequencies: tuple[int, int, int], full: bool) -> tuple[Any, Any
     class Inner(TypedDict):
         said: plain if full else lists(every)  # type: ignore[valid-type]
         own: plain if full else lists(2)  # type: ignore[valid-type]
+        rare: plain if full else lists(seldom)  # type: ignore[valid-type]
 
-    return State, Inner
+    class Told(TypedDict):
+        rare: plain if full else lists(seldom)  # type: ignore[valid-type]
+
+    class Asked(TypedDict):
+        said: plain if full else lists(every)  # type: ignore[valid-type]
+
+    return State, Inner, Asked, Told
 
 
 @dataclass
@@ -69,7 +79,7 @@ class World:
     graph: Any = None
 
     def __post_init__(self) -> None:
-        self.state, self.inner = state_types(self.frequencies, self.full)
+        self.state, self.inner, self.asked, self.told = state_types(self.frequencies, self.full)
         self.graph = self._compiled()
 
     def noted(self, name: str, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -92,7 +102,7 @@ class World:
     @staticmethod
     def _ask(state: Any) -> Any:
         wants = any(word.startswith("?") for word in state["said"][-4:])
-        return {"said": [f"asked {interrupt('?')}" if wants else f"saw {len(state['said'])}"]}
+        return {"rare": [f"asked {interrupt('?')}" if wants else f"saw {len(state['said'])}"]}
 
     def _last(self, state: Any) -> Any:
         if self.fails:
@@ -100,7 +110,7 @@ class World:
         return {"log": [f"end {len(state['said'])}"]}
 
     def _subgraph(self, *, lasting: bool, deeper: Any = None) -> Any:
-        builder = StateGraph(self.inner)
+        builder = StateGraph(self.inner, input_schema=self.asked, output_schema=self.told)
         tell = "kept" if lasting else "pre"
         builder.add_node(
             "pre",
@@ -108,7 +118,7 @@ class World:
                 tell,
                 lambda s: {
                     "own": [f"o{len(s.get('own') or ())}"],
-                    "said": [f"{tell} {len(s.get('own') or ())}"],
+                    "rare": [f"{tell} {len(s.get('own') or ())}"],
                 },
             ),
         )
@@ -144,8 +154,8 @@ class World:
         return builder.compile(checkpointer=self.saver)
 
     def _bottom(self) -> Any:
-        builder = StateGraph(self.inner)
-        builder.add_node("low", self.noted("low", lambda s: {"said": ["low"], "own": ["b"]}))
+        builder = StateGraph(self.inner, input_schema=self.asked, output_schema=self.told)
+        builder.add_node("low", self.noted("low", lambda s: {"rare": ["low"], "own": ["b"]}))
         builder.add_edge(START, "low")
         builder.add_edge("low", END)
         return builder.compile()

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import errors
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-_BUSY = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_BUSY = (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)
 _NULL, _TRUE = 0, 1  # what `_COLUMNS` says of an inline value; anything else is 2
 
 # Of the inline values only which they are: a text may be long. Versions as text keep the digits
@@ -173,7 +174,7 @@ class PostgresRows:
                 ):
                     yield cursor
             except _BUSY as error:
-                raise ThreadBusy(f"{one_line(error)}: another session changed it too") from error
+                raise ThreadBusy(f"{one_line(error)}: another session is at it too") from error
             except psycopg.Error as error:
                 raise BackendError(one_line(error)) from error
 

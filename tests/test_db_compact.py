@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from db_help import line, rows_of
 from fix_databases import Left, identity
@@ -149,3 +151,22 @@ def test_too_little_disk_space_is_told_before(
     said = db("compact", left.uri, "--yes", "-q")
     assert (said.code, said.out, rows_of(left)) == (1, "", before)
     assert "100 B of disk space are free" in said.complaint
+
+
+def test_a_table_that_the_server_skips_is_an_error(left: Left, db: Caller) -> None:
+    """To one who may write but does not own the tables, VACUUM only gives a warning."""
+    if left.name != "postgres":
+        pytest.skip("SQLite has no roles")
+    line(left, "a")
+    role = f"writer_{os.getpid()}"
+    left.sql(f"CREATE ROLE {role} LOGIN")
+    try:
+        for table in ("checkpoints", "checkpoint_writes", "checkpoint_blobs"):
+            left.sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {role}")
+        options = f"{conninfo_to_dict(left.uri).get('options') or ''} -c role={role}"
+        said = db("compact", make_conninfo(left.uri, options=options), "--yes", "-q")
+        assert (said.code, said.out) == (1, "")
+        assert "as the tables' owner" in said.complaint
+    finally:
+        left.sql(f"DROP OWNED BY {role}")
+        left.sql(f"DROP ROLE {role}")

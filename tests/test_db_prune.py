@@ -664,7 +664,7 @@ def test_no_class_that_a_row_names_is_imported_without_a_graph(
 
 def test_memory_does_not_grow_with_the_threads(tmp_path: Path) -> None:
     """Four times the threads, in batches of the same size."""
-    peaks = []
+    peaks: list[int] = []
     for count in (30, 30, 120):  # the first one warms up what is imported and cached
         left = _random(tmp_path / f"{len(peaks)}.db", [[0] * 8] * count, 0)
         tracemalloc.start()

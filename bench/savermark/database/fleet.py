@@ -113,8 +113,14 @@ def carry_out(
     `ContractError` right after the batch in which a thread does not read back as promised. What
     the engine raises ends the job too; `tally` tells what was done by then.
     """
+    rested_at = 0
     for part in _batches(rows, task, tally, pace, on_progress):
-        before_changed = tally.changed
+        if tally.changed > rested_at:
+            _rest(pace)
+            rested_at = tally.changed
+        if pace.stop():
+            tally.stopped = "interrupted"
+            return
         _do(rows, task, tally, pace, check, part)
         on_progress(tally)
         if tally.failed_threads:
@@ -127,8 +133,6 @@ def carry_out(
             tally.stopped = tally.stopped or "max-threads"
         if tally.stopped:
             return
-        if tally.changed > before_changed:
-            _rest(pace)
 
 
 @dataclass(frozen=True, slots=True)

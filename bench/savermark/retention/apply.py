@@ -214,7 +214,9 @@ def settle(rows: RowAccess, image: ThreadImage, job: Job) -> Applied:
         except ThreadBusy as error:
             first = replace(first, refused=str(error))
         except _REFUSALS as error:
-            return replace(first, refused=str(error))
+            first = replace(first, refused=str(error))
+            if not first.plan.folds or rows.image(image.thread_id) == image:
+                break  # else its values were read while somebody changed them
     return first
 
 
@@ -240,7 +242,10 @@ async def asettle(rows: AsyncRows, image: ThreadImage, job: Job) -> Applied:
         except ThreadBusy as error:
             first = replace(first, refused=str(error))
         except _REFUSALS as error:
-            return replace(first, refused=str(error))
+            first = replace(first, refused=str(error))
+            now = await rows.run(methodcaller("image", image.thread_id))
+            if not first.plan.folds or now == image:
+                break  # else its values were read while somebody changed them
     return first
 
 

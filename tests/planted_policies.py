@@ -8,6 +8,7 @@ from savermark.history.arows import arow_access
 from savermark.history.rows import row_access
 from savermark.retention.apply import aapply, apply
 from savermark.retention.policy import RetentionPolicy
+from savermark.retention.records import ThreadPlan
 
 LATEST = RetentionPolicy(keep_latest=True)
 SEEN: list[Any] = []  # what the last call was given
@@ -60,6 +61,23 @@ def wiping(saver: Any, thread_ids: list[str]) -> None:
     """Every thread goes."""
     for thread in thread_ids:
         saver.delete_thread(thread)
+
+
+def boasting(saver: Any, thread_ids: list[str]) -> dict[str, list[str]]:
+    """One that names every checkpoint as kept, and keeps the newest state alone."""
+    rows = row_access(saver)
+    every = {
+        thread: [row.checkpoint_id for row in rows.image(thread).checkpoints]
+        for thread in thread_ids
+    }
+    careful(saver, thread_ids)
+    return every
+
+
+def hiding(saver: Any, thread_ids: list[str]) -> list[ThreadPlan]:
+    """One that deletes and says it refused."""
+    careful(saver, thread_ids)
+    return [ThreadPlan(thread, refused="too busy") for thread in thread_ids]
 
 
 NUMBER = 3

@@ -19,11 +19,11 @@ from savermark.frame.retention import (
     ALL,
     broken,
     effort_table,
-    history_table,
     reads_table,
     space_table,
     verdicts,
 )
+from savermark.frame.run_history import history_table
 from savermark.records import SCHEMA_VERSION, Phase, Status, TrialResult
 from savermark.results import RunResult
 from savermark.retention.findings import CHECKS
@@ -268,6 +268,19 @@ def test_a_function_that_deletes_whole_threads_is_understood(run: Callable[..., 
     assert "deleted_rows" in names and rows(trial, Phase.RETAINED) == 0
     # Nobody said that the threads may go: the newest state is lost.
     assert trial.status is Status.FAILED and "verify-latest" in failed(trial)
+
+
+def test_a_function_that_lies_about_what_it_kept_has_failed(run: Callable[..., Any]) -> None:
+    case, trial = run(own("boasting"))
+    assert trial.status is Status.FAILED and "verify-resume" in failed(trial)
+    assert broken(result_of([case], [trial]))
+
+
+def test_a_thread_that_a_function_says_it_left_alone_is_compared(run: Callable[..., Any]) -> None:
+    case, trial = run(own("hiding"))
+    assert trial.status is Status.FAILED and "untouched_rows" in failed(trial)
+    (judged,) = verdicts(result_of([case], [trial]))
+    assert judged.refused == 2 and judged.reasons[0] == ("t00000", "too busy") and not judged.ok
 
 
 # --- cases ----------------------------------------------------------------------------------------

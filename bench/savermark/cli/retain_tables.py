@@ -19,7 +19,8 @@ def print_retention(run: RunResult, fmt: str) -> None:
     if fmt == "json":
         emit_json(document(run))
     elif fmt == "csv":
-        from savermark.frame.retention import history_table, space_table
+        from savermark.frame.retention import space_table
+        from savermark.frame.run_history import history_table
 
         space = space_table([run])
         emit_frame(history_table([run]) if space.empty else space, fmt)
@@ -36,11 +37,11 @@ def document(run: RunResult) -> dict[str, object]:
 
     from savermark.frame.retention import (
         effort_table,
-        history_table,
         reads_table,
         space_table,
         verdicts,
     )
+    from savermark.frame.run_history import history_table
 
     tables = {
         "space": space_table,

@@ -58,23 +58,6 @@ READS = (
     "ratio_high",
 )
 _TIMED = ("plan", "apply", "verify")
-HISTORY_COUNTS = ("runs", "reads", "fast", "scans", "writes", "deletes", "checkpoints")
-HISTORY = (
-    *CASE,
-    *HISTORY_COUNTS,
-    "duration_copies",
-    "fast_p50_ns",
-    "scan_p50_ns",
-    "admission_p50_ns",
-    "idle_ns",
-    "fast_statements",
-    "fast_rows",
-    "scan_statements",
-    "scan_rows",
-    "idle_statements",
-    "idle_rows",
-)
-_IDLE = ("history_fast", "history_scan", "leaf_write", "leaf_delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +80,17 @@ class Judged:
 
 def verdicts(run: RunResult) -> list[Judged]:
     """A verdict for each case with a policy, in the order of the run; the worst repetition's."""
-    return [_judged(run, case, trials) for case, trials in _cases(run, scenario="")]
+    return [_judged(run, case, trials) for case, trials in cases_of(run, scenario="")]
 
 
 def broken(run: RunResult) -> bool:
-    """Whether a policy was seen to break what threads promise."""
-    found = (trial.notes.get("retention") for trial in run.trials)
-    return any(told and not told["ok"] for told in found)
+    """Whether a policy was seen to break what threads promise, or to touch what it should not."""
+    return any(
+        not check.ok and check.phase is not Phase.LOADED
+        for _, trials in cases_of(run, scenario="")
+        for trial in trials
+        for check in trial.checks
+    )
 
 
 def space_table(runs: Sequence[RunResult]) -> pd.DataFrame:
@@ -113,36 +100,36 @@ def space_table(runs: Sequence[RunResult]) -> pd.DataFrame:
     """
     rows = []
     for run in runs:
-        for case, trials in _good(run, scenario=""):
+        for case, trials in good_cases(run, scenario=""):
             sizes = [_sizes(trial) for trial in trials]
             for table in (*TABLES, ALL):
                 found = {
-                    key: _median([size[table, key] for size in sizes if (table, key) in size])
+                    key: median([size[table, key] for size in sizes if (table, key) in size])
                     for key in SPACE[len(CASE) + 1 :]
                 }
                 if any(value is not None for value in found.values()):
-                    rows.append({**_place(case), "table": table, **found})
-    return _frame(rows, SPACE)
+                    rows.append({**place_of(case), "table": table, **found})
+    return tidy(rows, SPACE)
 
 
 def effort_table(runs: Sequence[RunResult]) -> pd.DataFrame:
     """One row a case: what was changed and deleted, and how long each step took (`EFFORT`)."""
     rows = []
     for run in runs:
-        for case, trials in _good(run, scenario=""):
+        for case, trials in good_cases(run, scenario=""):
             notes = [trial.notes["retention"] for trial in trials]
             times = {
-                f"{op}_ns": _middle(trials, (str(Phase.RETAINED), op, "warm", "")) for op in _TIMED
+                f"{op}_ns": middle(trials, (str(Phase.RETAINED), op, "warm", "")) for op in _TIMED
             }
-            deleted = _median([n for trial in trials if (n := _deleted(trial)) is not None])
+            deleted = median([n for trial in trials if (n := _deleted(trial)) is not None])
             apply_ns = times["apply_ns"]
             speed = deleted / apply_ns * 1e9 if deleted is not None and apply_ns else None
             shown = {name: notes[0][name] for name in ("threads", "changed", "refused")}
             told = {"rows_deleted": deleted, "rows_per_s": speed, "ok": notes[0]["ok"]}
             rows.append(
-                {**_place(case), **shown, **times, **told, "verified": notes[0]["verified"]}
+                {**place_of(case), **shown, **times, **told, "verified": notes[0]["verified"]}
             )
-    return _frame(rows, EFFORT)
+    return tidy(rows, EFFORT)
 
 
 def reads_table(runs: Sequence[RunResult]) -> pd.DataFrame:
@@ -152,7 +139,7 @@ def reads_table(runs: Sequence[RunResult]) -> pd.DataFrame:
     """
     rows = []
     for run in runs:
-        for case, trials in _good(run, scenario=""):
+        for case, trials in good_cases(run, scenario=""):
             keys = dict.fromkeys(
                 (item.op, item.temperature, item.at)
                 for trial in trials
@@ -161,63 +148,35 @@ def reads_table(runs: Sequence[RunResult]) -> pd.DataFrame:
             )
             for op, temperature, at in keys:
                 found = {
-                    f"p50_ns_{phase}": _middle(trials, (phase, op, temperature, at))
+                    f"p50_ns_{phase}": middle(trials, (phase, op, temperature, at))
                     for phase in PHASES
                 }
                 found |= _ratio(trials, (op, temperature, at))
                 read = {"op": op, "temperature": temperature, "at": at}
-                rows.append({**_place(case), **read, **found})
-    return _frame(rows, READS)
-
-
-def history_table(runs: Sequence[RunResult]) -> pd.DataFrame:
-    """The run-history scenario, one row a case (columns `HISTORY`).
-
-    `idle_ns` is what the history reads after one run take, with what they write and a pass deletes:
-    the median of each call, as often as it was made. Counts with `idle_` are of that round after
-    the last run, the others of one read.
-    """
-    rows = []
-    for run in runs:
-        for case, trials in _good(run, scenario="run-history"):
-            told = trials[0].notes["run_history"]
-            counts = {(row.op, name): getattr(row.counts, name)
-                      for row in trials[0].costs for name in ("statements", "rows")}  # fmt: skip
-            row = {name: told[name] for name in (*HISTORY_COUNTS, "duration_copies")}
-            for name, op in (("fast", "history_fast"), ("scan", "history_scan")):
-                row[f"{name}_p50_ns"] = _middle(trials, ("loaded", op, "warm", "head"))
-                for what in ("statements", "rows"):
-                    row[f"{name}_{what}"] = counts.get((op, what))
-            for what in ("statements", "rows"):
-                row[f"idle_{what}"] = counts.get(("idle_round", what))
-            row["admission_p50_ns"] = _middle(trials, ("loaded", "admission", "warm", "head"))
-            spent = [_idle_ns(trial, told["runs"]) for trial in trials]
-            rows.append({**_place(case), **row, "idle_ns": _median(spent)})
-    return _frame(rows, HISTORY)
-
-
-def _idle_ns(trial: TrialResult, runs: int) -> float:
-    calls = [item.ns for item in trial.samples if item.op in _IDLE]
-    return sum(len(ns) * float(np.median(ns)) for ns in calls) / runs
+                rows.append({**place_of(case), **read, **found})
+    return tidy(rows, READS)
 
 
 # --- cases ----------------------------------------------------------------------------------------
 
 
-def _cases(run: RunResult, scenario: str) -> Iterator[tuple[dict[str, Any], list[TrialResult]]]:
+def cases_of(run: RunResult, scenario: str) -> Iterator[tuple[dict[str, Any], list[TrialResult]]]:
+    """The cases of a scenario, or those with a policy where it is empty; each with its trials."""
     for case_id, case in run.cases.items():
         if case.get("family") == FAMILY and case[FAMILY]["scenario"] == scenario:
             yield case, [trial for trial in run.trials if trial.case_id == case_id]
 
 
-def _good(run: RunResult, scenario: str) -> Iterator[tuple[dict[str, Any], list[TrialResult]]]:
-    for case, trials in _cases(run, scenario):
+def good_cases(run: RunResult, scenario: str) -> Iterator[tuple[dict[str, Any], list[TrialResult]]]:
+    """Those of them whose checks held, with the trials that ended well."""
+    for case, trials in cases_of(run, scenario):
         good = [trial for trial in trials if trial.status is Status.OK]
         if good and state_checks(trials) is not False:
             yield case, good
 
 
-def _place(case: dict[str, Any]) -> dict[str, str]:
+def place_of(case: dict[str, Any]) -> dict[str, str]:
+    """The columns `CASE`."""
     policy = str(case[FAMILY]["policy"])
     told = {name: str(case[name]) for name in ("workload", "variant", "backend")}
     return {**told, "policy": policy, "setting": setting_of(case)}
@@ -233,7 +192,7 @@ def setting_of(case: dict[str, Any]) -> str:
 
 
 def _judged(run: RunResult, case: dict[str, Any], trials: list[TrialResult]) -> Judged:
-    place = _place(case)
+    place = place_of(case)
     start = partial(
         Judged,
         str(case["case_id"]),
@@ -292,7 +251,8 @@ def _deleted(trial: TrialResult) -> int | None:
     return None if None in pair else int(pair[0] - pair[1])  # type: ignore[operator]
 
 
-def _middle(trials: Sequence[TrialResult], key: tuple[str, str, str, str]) -> float | None:
+def middle(trials: Sequence[TrialResult], key: tuple[str, str, str, str]) -> float | None:
+    """The median of one series over the trials together; None without samples."""
     times = case_times(trials, key)
     return float(np.median(times)) if times.size else None
 
@@ -307,11 +267,13 @@ def _ratio(trials: Sequence[TrialResult], read: tuple[str, str, str]) -> dict[st
     return {"ratio": found.value, "ratio_low": found.low, "ratio_high": found.high}
 
 
-def _median(values: Sequence[float]) -> float | None:
+def median(values: Sequence[float]) -> float | None:
+    """The median; None of nothing."""
     return float(np.median(values)) if values else None
 
 
-def _frame(rows: list[dict[str, Any]], names: Sequence[str]) -> pd.DataFrame:
+def tidy(rows: list[dict[str, Any]], names: Sequence[str]) -> pd.DataFrame:
+    """A frame with exactly these columns; all but words are floats."""
     frame = pd.DataFrame(rows, columns=list(names))
     words = (*CASE, "table", "op", "temperature", "at", "ok")
     numbers = [name for name in names if name not in words]

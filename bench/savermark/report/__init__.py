@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from savermark.frame import FRAMES, load_runs, to_frame
-from savermark.frame.retention import effort_table, history_table, reads_table, space_table
+from savermark.frame.retention import effort_table, reads_table, space_table
+from savermark.frame.run_history import history_table
 from savermark.frame.walks import walk_table
 from savermark.report.files import drop_others, write_frame, write_whole
 from savermark.report.gallery import draw_pictures

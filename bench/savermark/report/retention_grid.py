@@ -10,11 +10,11 @@ import pandas as pd
 from savermark.frame.retention import (
     ALL,
     effort_table,
-    history_table,
     reads_table,
     space_table,
     verdicts,
 )
+from savermark.frame.run_history import history_table
 from savermark.report.walk_grid import MISSING, Grid
 from savermark.units import format_bytes, format_count, format_ns
 

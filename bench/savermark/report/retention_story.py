@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from savermark.frame.retention import ALL, effort_table, history_table, space_table, verdicts
+from savermark.frame.retention import ALL, effort_table, space_table, verdicts
+from savermark.frame.run_history import history_table
 from savermark.plots.series import least, most
 from savermark.units import format_bytes, format_count, format_ns
 

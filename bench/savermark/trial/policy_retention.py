@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,12 +13,10 @@ from savermark.errors import ContractError, Unsupported
 from savermark.history.arows import arow_access
 from savermark.history.rows import row_access
 from savermark.records import Check, Phase, SampleSet
-from savermark.retention.apply import aapply, apply
 from savermark.retention.findings import CHECKS
-from savermark.retention.fold import graph_fold
 from savermark.retention.plan import plans
 from savermark.retention.policy import RetentionPolicy, parse_policy
-from savermark.retention.records import Applied, ThreadPlan
+from savermark.retention.records import ThreadPlan
 from savermark.retention.told import Told, told_targets
 from savermark.retention.verify import (
     SHOWN,
@@ -32,6 +27,7 @@ from savermark.retention.verify import (
     snapshot_promises,
     verify_retention,
 )
+from savermark.trial.policy_calls import Done, apply_rules, call_function
 from savermark.trial.policy_case import is_function, load_policy
 from savermark.trial.policy_reads import read_again
 from savermark.trial.retention import Retained
@@ -48,18 +44,6 @@ T = TypeVar("T")
 GRACE = timedelta(0)
 LISTED = 20  # refusals and failures that the notes spell out
 RAN = "policy"  # the check that a function came to its end
-
-
-@dataclass(slots=True)
-class Done:
-    """What a policy said and did. `told` is what verification holds it to."""
-
-    told: Told = None
-    deleted: frozenset[str] = frozenset()  # threads
-    pruned: frozenset[str] = frozenset()
-    refused: dict[str, str] = field(default_factory=dict)  # thread -> reason
-    rows: dict[str, int] | None = None  # deleted, by table; None: it does not say
-    error: str = ""
 
 
 def retain_by_policy(case: RetainCase) -> Retain:
@@ -85,9 +69,9 @@ async def _retain(ground: Ground, case: RetainCase) -> Retained:
     reading = ground.clock() - start
     start = ground.clock()
     if policy is None:
-        done = await _call(ground, load_policy(case.policy), names, protect)
+        done = await call_function(ground, load_policy(case.policy), names, protect)
     else:
-        done = await _apply(ground, policy, names, protect, now)
+        done = await apply_rules(ground, policy, names, protect, now, GRACE)
     _time(ground, "apply", ground.clock() - start)
     start = ground.clock()
     found = await _verified(ground, before, done)
@@ -143,98 +127,6 @@ def _time(ground: Ground, op: str, ns: int) -> None:
     """One sample for all threads together; its depth is the checkpoints that they had."""
     depth = sum(ground.loaded.checkpoints[thread.thread_id] for thread in ground.threads)
     ground.samples.append(SampleSet(op, Phase.RETAINED, "warm", "", (depth,), (ns,)))
-
-
-# --- the policy -----------------------------------------------------------------------------------
-
-
-async def _apply(
-    ground: Ground,
-    policy: RetentionPolicy,
-    names: Sequence[str],
-    protect: Collection[str],
-    now: datetime,
-) -> Done:
-    fold = graph_fold(ground.graph, ground.saver) if policy.delta == "compact" else None
-    options: dict[str, Any] = {
-        "threads": names,
-        "protect": protect,
-        "now": now,
-        "grace": GRACE,
-        "fold": fold,
-    }
-    if ground.spec.run.api == "async":
-        async with arow_access(ground.saver) as access:
-            return _of_rules([each async for each in aapply(access, policy, **options)])
-    return _of_rules(list(apply(row_access(ground.saver), policy, **options)))
-
-
-def _of_rules(applied: Sequence[Applied]) -> Done:
-    changed = [each for each in applied if not each.refused and not each.plan.empty]
-    rows = Counter[str]()
-    for each in changed:
-        rows.update(each.deleted)
-    return Done(
-        applied,
-        frozenset(each.thread_id for each in changed if each.plan.whole),
-        frozenset(each.thread_id for each in changed if not each.plan.whole),
-        {each.thread_id: each.refused for each in applied if each.refused},
-        dict(rows),
-    )
-
-
-async def _call(
-    ground: Ground,
-    function: Callable[..., Any],
-    names: list[str],
-    protect: frozenset[str],
-) -> Done:
-    """Somebody's own policy: `function(saver, thread_ids)`, or with a third parameter `protect`."""
-    given: tuple[Any, ...] = (ground.saver, names)
-    if _takes_three(function):
-        given = (*given, protect)
-    try:
-        told = await _answer(ground, function, given)
-    except (NotImplementedError, Unsupported):
-        raise
-    except Exception as error:  # foreign code: whatever it raises is what it did
-        return Done(pruned=frozenset(names), error=one_line(error))
-    if isinstance(told, (list, tuple)) and all(isinstance(each, Applied) for each in told):
-        return replace(_of_rules(told), told=told)
-    gone = frozenset([name for name in names if await _empty(ground, name)])
-    return Done(told, gone, frozenset(names) - gone)
-
-
-async def _answer(ground: Ground, function: Callable[..., Any], given: tuple[Any, ...]) -> Told:
-    if ground.spec.run.api != "async":
-        told = function(*given)
-        if inspect.isawaitable(told):
-            if inspect.iscoroutine(told):
-                told.close()
-            raise Unsupported("the policy is async: measure it with --set run.api=async")
-    elif inspect.iscoroutinefunction(function):
-        told = await function(*given)
-    else:  # an async saver's sync methods must not be called on its own loop
-        told = await asyncio.to_thread(function, *given)
-        told = await told if inspect.isawaitable(told) else told
-    if told is not None and not isinstance(told, (Mapping, list, tuple, Iterator)):
-        return None  # a count, as some return: it says nothing of what was kept
-    answer: Told = list(told) if isinstance(told, Iterator) else told
-    told_targets(answer)  # a `UsageError` now, not in the middle of the verification
-    return answer
-
-
-def _takes_three(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-async def _empty(ground: Ground, name: str) -> bool:
-    place = {"configurable": {"thread_id": name}}
-    return await ground.driver.call(ground.saver, "get_tuple", place) is None
 
 
 # --- what came of it ------------------------------------------------------------------------------

@@ -61,9 +61,24 @@ class Case:
     orphans: tuple[int, ...]  # minutes of age
 
 
+PLAIN = st.builds(
+    Step,
+    space=st.sampled_from(["", "", "", "s"]),
+    back=st.just(1),
+    stored=st.sampled_from(["a", "b", "ab", "ab", "AB"]),
+    written=st.sampled_from(["", "a", "b", "k", "m"]),
+    source=st.sampled_from(["input", "loop"]),
+    pause=st.integers(1, 90),
+    v=st.just(4),
+    run=st.integers(0, 3),
+)
 CASES = st.builds(
     Case,
-    steps=st.lists(STEPS, min_size=1, max_size=10).map(tuple),
+    steps=st.one_of(
+        st.lists(STEPS, min_size=1, max_size=10).map(tuple),
+        st.lists(STEPS, min_size=1, max_size=10).map(tuple),
+        st.lists(PLAIN, min_size=1, max_size=10).map(tuple),
+    ),
     counted=st.sampled_from([True, True, True, False]),
     harm=st.sampled_from([*[""] * 12, *HARMS]),
     place=st.integers(0, 30),
@@ -124,7 +139,8 @@ def _put(
         values |= {c: [f"{c}{number} plain"] for c in "ab" if c.upper() in stored}
         if "n" in stored:
             values["b"] = None
-        moved = [c for c in "abe" if c not in values and number % 3 < 2]
+        doubtful = "abe" if any(each.back != 1 for each in case.steps) else "ab"
+        moved = [c for c in doubtful if c not in values and number % 3 < 2]
         source = "loop" if step.source == "stamp" else step.source
         told: dict[str, Any] = {"source": source, "step": number, "run_id": f"run-{step.run}"}
         if step.space and not step.space.startswith("odd"):

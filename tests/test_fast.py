@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import psycopg
@@ -17,17 +19,21 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 from fix_threads import Hand, Kept, at, clone, snapshot
+from savermark.errors import ContractError
 from savermark.history.arows import AsyncRows
 from savermark.history.bulk import Cut, batches, bulk_of
 from savermark.history.postgres import PostgresRows
+from savermark.history.postgres_facts import facts_of
 from savermark.history.rows import ThreadBusy, row_access
 from savermark.retention.apply import aapply, apply
 from savermark.retention.fast import SetPlan
 from savermark.retention.policy import parse_policy
+from savermark.retention.savers import RetainingSqliteSaver
 from test_apply import NOW, NUMBERS, copied, uid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from savermark.history.image import ThreadImage
     from savermark.retention.records import Applied
@@ -478,3 +484,58 @@ def test_a_delta_thread_keeps_what_it_is_rebuilt_from(bulky: Kept) -> None:
     ((one, _),) = both(bulky, [thread])
     assert isinstance(one.plan, SetPlan) and 1 < len(one.plan.kept[""]) < 18
     assert run.get_state(at(thread)).values == before
+
+
+def test_caches_that_lie_on_a_saver_are_told(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Mine(RetainingSqliteSaver):
+        def invalidate(self, thread_id: str) -> None:
+            told.append(thread_id)
+            if thread_id == "bad":
+                raise OSError("no cache today")
+
+    with Mine.from_conn_string(str(tmp_path / "kept.db")) as saver:
+        graph = outer(saver, False)
+        for thread in ("bad", "good"):
+            for word in "ab":
+                graph.invoke({"said": word}, at(thread))
+        before = row_access(saver).image("bad")
+        with pytest.raises(ContractError, match=r"bad.*no cache today"):
+            saver.prune(["bad", "good"])
+        assert told == ["bad", "good"] and row_access(saver).image("bad") == before
+        assert len(row_access(saver).image("good").checkpoints) == 1
+
+
+def naive(lines: Sequence[dict[str, int]]) -> bool:
+    """Whether no version comes back, pair by pair."""
+    for channel in {name for line in lines for name in line}:
+        runs = [value for value, _ in groupby(line.get(channel) for line in lines)]
+        told = [value for value in runs if value is not None]
+        if len(told) != len(set(told)):
+            return False
+    return True
+
+
+LINES = st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 4), max_size=3), min_size=1)
+
+
+@given(lines=LINES)
+def test_a_namespace_is_only_called_linear_when_no_version_comes_back(
+    lines: list[dict[str, int]],
+) -> None:
+    rows = [
+        "\t".join(
+            [
+                "",
+                f"{at:03}",
+                f"{at - 1:03}" if at else "",
+                json.dumps({c: str(v) for c, v in sorted(line.items())}),
+            ]
+        )
+        for at, line in enumerate(lines)
+    ]
+    facts, _ = facts_of(len(rows), "\n".join(reversed(rows)), "")
+    assert not facts[""].linear or naive(lines)
+    if all(line.keys() == lines[0].keys() for line in lines):
+        assert facts[""].linear == naive(lines)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from savermark.history.arows import arow_access
 from savermark.history.rows import ThreadBusy, row_access
 from savermark.retention.apply import PAUSE, RETRIES, execute
+from savermark.retention.lifecycle import lifecycle_of
 from savermark.retention.records import Applied
 from savermark.retention.runs_plan import Addressable, RunsPlan, check_runs, plan_runs
 from savermark.storage import TABLES, Table
@@ -204,7 +205,8 @@ def delete_for_runs(
     `addressable` says what else must read back as before (see `runs_plan`). Raises `UsageError`
     for a bare string, `Unsupported` for a saver whose rows are not known.
     """
-    return report_of_runs(row_access(saver), run_ids, protect, addressable, dry_run, lifecycle)
+    caches = lifecycle_of(saver, lifecycle)
+    return report_of_runs(row_access(saver), run_ids, protect, addressable, dry_run, caches)
 
 
 async def adelete_for_runs(
@@ -217,9 +219,10 @@ async def adelete_for_runs(
     lifecycle: CacheLifecycle | None = None,
 ) -> RunsReport:
     """The async twin of `delete_for_runs`, for sync savers too."""
+    caches = lifecycle_of(saver, lifecycle)
     async with arow_access(saver) as access:
         return await access.run(
-            lambda rows: report_of_runs(rows, run_ids, protect, addressable, dry_run, lifecycle)
+            lambda rows: report_of_runs(rows, run_ids, protect, addressable, dry_run, caches)
         )
 
 

@@ -26,6 +26,7 @@ from savermark.history.postgres import PostgresRows
 from savermark.history.rows import row_access
 from savermark.retention.apply import apply
 from savermark.retention.copy import copy_rows
+from savermark.retention.lifecycle import lifecycle_of
 from savermark.retention.mixin import check_threads
 from savermark.retention.policy import RetentionPolicy
 from savermark.retention.runs import report_of_runs
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from savermark.history.rows import RowAccess
-    from savermark.retention.records import Applied
+    from savermark.retention.records import Applied, CacheLifecycle
 
 T = TypeVar("T")
 
@@ -56,22 +57,22 @@ class _Retaining:
         string, `ValueError` for an unknown strategy, `ContractError` that names the threads that
         were left untouched because they are damaged.
         """
-        self._on_rows(_pruning(thread_ids, strategy))
+        self._on_rows(_pruning(thread_ids, strategy, _caches(self)))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """The async twin of `prune`."""
-        await self._on_rows_async(_pruning(thread_ids, strategy))
+        await self._on_rows_async(_pruning(thread_ids, strategy, _caches(self)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what these runs stored, and nothing that other runs are rebuilt from.
 
         Raises `ContractError` that names the threads that were left untouched.
         """
-        self._on_rows(_deleting(run_ids))
+        self._on_rows(_deleting(run_ids, _caches(self)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """The async twin of `delete_for_runs`."""
-        await self._on_rows_async(_deleting(run_ids))
+        await self._on_rows_async(_deleting(run_ids, _caches(self)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all rows of a thread. Raises `UsageError` for an unknown source, a used target."""
@@ -114,22 +115,30 @@ def _elsewhere(
     return asyncio.run_coroutine_threadsafe(ask(), loop).result()
 
 
-def _pruning(thread_ids: Sequence[str], strategy: str) -> Callable[[RowAccess], None]:
+def _caches(saver: object) -> CacheLifecycle:
+    """The caches that lie on a saver of a subclass, which must forget what is deleted."""
+    return lifecycle_of(cast("BaseCheckpointSaver[Any]", saver))
+
+
+def _pruning(
+    thread_ids: Sequence[str], strategy: str, caches: CacheLifecycle
+) -> Callable[[RowAccess], None]:
     threads = check_threads(thread_ids, strategy)
 
     def work(rows: RowAccess) -> None:
         if threads:
-            _raise_refused(apply(rows, _POLICIES[strategy], threads=threads))
+            _raise_refused(apply(rows, _POLICIES[strategy], threads=threads, lifecycle=caches))
 
     return work
 
 
-def _deleting(run_ids: Sequence[str]) -> Callable[[RowAccess], None]:
+def _deleting(run_ids: Sequence[str], caches: CacheLifecycle) -> Callable[[RowAccess], None]:
     if isinstance(run_ids, str):
         raise TypeError("run_ids must be a sequence of run ids, not a str")
 
     def work(rows: RowAccess) -> None:
-        _raise_refused(part.applied for part in report_of_runs(rows, run_ids).threads)
+        report = report_of_runs(rows, run_ids, lifecycle=caches)
+        _raise_refused(part.applied for part in report.threads)
 
     return work
 

@@ -1,0 +1,166 @@
+"""Deletion at fleet size: 1,000 threads of 100 checkpoints, the newest state of each kept.
+
+Every figure is of runs in turn on fresh copies of one thread. On Postgres the saver's own `prune`
+is the reference, of as many threads of the same table; both must leave the same rows.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+import tracemalloc
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from goals import Goal, seconds
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import END, START, StateGraph
+
+from savermark.backends.base import Location
+from savermark.backends.registry import get_backend
+from savermark.history.rows import row_access
+from savermark.retention.apply import apply
+from savermark.retention.policy import parse_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from savermark.backends.base import Store
+
+THREADS, STEPS, ROUNDS = 1_000, 98, 3  # a thread of 98 supersteps has 100 checkpoints
+RATED = 300  # threads of which a rate is taken
+SINGLE = 50  # threads that are taken one a transaction
+LATEST = parse_policy("keep-latest")
+
+
+def _extend(state: list[Any] | None, writes: Sequence[list[Any]]) -> list[Any]:
+    return [*(state or []), *(item for write in writes for item in write)]
+
+
+class _Plain(TypedDict):
+    step: int
+    note: dict[str, str]
+    answer: dict[str, str]
+
+
+class _Delta(TypedDict):
+    step: int
+    note: dict[str, str]
+    items: Annotated[list[Any], DeltaChannel(_extend, snapshot_frequency=10)]
+
+
+def drive(saver: Any, kind: str) -> None:
+    """One thread, `source`, by the real loop."""
+
+    def work(state: Any) -> dict[str, Any]:
+        text = {"text": f"{state['step']:04}" * 75}
+        more = {"answer": text} if kind == "plain" else {"items": [text]}
+        return {"step": state["step"] + 1, "note": text, **more}
+
+    graph = StateGraph(_Plain if kind == "plain" else _Delta)
+    graph.add_node("work", work)
+    graph.add_edge(START, "work")
+    graph.add_conditional_edges("work", lambda state: "work" if state["step"] < STEPS else END)
+    config: Any = {"configurable": {"thread_id": "source"}, "recursion_limit": STEPS + 5}
+    graph.compile(checkpointer=saver).invoke({"step": 0}, config)  # type: ignore[call-overload]
+
+
+def named(kind: str, count: int) -> list[str]:
+    """Names of copies."""
+    return [f"{kind}-{number:05}" for number in range(count)]
+
+
+@contextmanager
+def stored(name: str, kind: str) -> Iterator[Store]:
+    """An empty store with the source thread in it."""
+    backend = get_backend(name)
+    with tempfile.TemporaryDirectory(prefix="savermark-perf-") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        with backend.service(place) as dsn:
+            store = backend.create(Location(place, f"retention-{kind}", dsn))
+            with store.saver() as saver:
+                drive(saver, kind)
+            yield store
+            store.destroy()
+
+
+def clear(rows: Any, threads: Sequence[str], batch: int = 64) -> int:
+    """Keep the newest state of these; the rows that went."""
+    done = apply(rows, LATEST, threads=threads, batch=batch)
+    return sum(sum(each.deleted.values()) for each in done)
+
+
+def _rate(store: Store, rounds: int = ROUNDS) -> float:
+    """Rows deleted a second, median."""
+    found = []
+    with store.saver() as saver:
+        rows = row_access(saver)
+        for number in range(rounds):
+            threads = named(f"rate{number}", RATED)
+            store.clone_threads({"source": threads})
+            store.settle()
+            counts = list[int]()
+            spent = seconds(lambda: counts.append(clear(rows, threads)))  # noqa: B023
+            found.append(counts[0] / spent)
+    return statistics.median(found)
+
+
+def _against_the_saver(store: Store) -> Iterator[Goal]:
+    for batch, count, goal in ((64, THREADS, 6.0), (1, SINGLE, 1.0)):
+        ratios = []
+        with store.saver() as saver, store.saver() as other:
+            rows = row_access(saver)
+            for number in range(ROUNDS):
+                pair = [named(f"{who}{batch}-{number}", count) for who in ("ours", "theirs")]
+                store.clone_threads({"source": [name for names in pair for name in names]})
+                store.settle()
+                gc.collect()
+                runs = (lambda: clear(rows, pair[0], batch), lambda: other.prune(pair[1]))  # noqa: B023
+                order = (0, 1) if number % 2 else (1, 0)
+                spent = {at: seconds(runs[at]) for at in order}
+                ratios.append(spent[1] / spent[0])
+                left = [replace(rows.image(names[-1]), thread_id="") for names in pair]
+                assert left[0] == left[1], "the survivors differ"
+        what = f"postgres: keep-latest, {batch} threads a transaction, times the speed of prune"
+        yield Goal(what, statistics.median(ratios), goal, "x", at_most=False)
+
+
+def _memory() -> Iterator[Goal]:
+    """The peak of what Python holds, for five times the threads."""
+    peaks = []
+    with stored("sqlite", "plain") as store, store.saver() as saver:
+        rows = row_access(saver)
+        for count in (100, 500):
+            threads = named(f"held{count}", count)
+            store.clone_threads({"source": threads})
+            gc.collect()
+            tracemalloc.start()
+            clear(rows, threads)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    what = "sqlite: peak memory for 500 threads, times that for 100"
+    yield Goal(what, peaks[1] / peaks[0], 1.2, "x")
+
+
+def measure() -> Iterator[Goal]:
+    """Takes a few minutes and 8 GB of disk."""
+    rates = {}
+    for name in ("postgres", "sqlite"):
+        for kind in ("plain", "delta"):
+            with stored(name, kind) as store:
+                rates[name, kind] = _rate(store)
+                if (name, kind) == ("postgres", "plain"):
+                    yield from _against_the_saver(store)
+        yield Goal(
+            f"{name}: threads with a delta channel, times the rate of plain ones",
+            rates[name, "delta"] / rates[name, "plain"],
+            0.5,
+            "x",
+            at_most=False,
+        )
+    yield Goal("sqlite: deleted", rates["sqlite", "plain"], 200_000, "rows/s", at_most=False)
+    yield from _memory()

@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 from savermark.history.walks import postgres_sql as sql
 from savermark.history.walks.found import Trail, Where, Write
 from savermark.history.walks.postgres_plans import Loads, Plans, Query, Rows, plans_of
-from savermark.history.walks.postgres_short import short
+from savermark.history.walks.postgres_window import windowed
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
@@ -119,7 +119,7 @@ def _steps(where: Where, loads: Loads, saver: Any) -> Steps:
     asked: dict[str, Any] = {"thread": str(where.thread), "space": where.space}
     plans = plans_of(saver)
     if len(where.channels) == 1 and (window := plans.windows.get(where.channels[0])):
-        found = yield from short(where, asked, loads, plans, window)
+        found = yield from windowed(where, asked, loads, plans, window)
         if found is not None:
             return Trail({where.channels[0]: found})
     chains = yield from _line(where, asked, loads, plans)
@@ -166,7 +166,7 @@ def _line(where: Where, asked: dict[str, Any], loads: Loads, plans: Plans) -> Pa
         if tag is not None:
             plans.seeded.add(chain.channel)
         if one and not chain.next:
-            plans.covers(chain.channel, told[2])
+            plans.covers(chain.channel, told[2], root=not chain.seed)
     return chains
 
 

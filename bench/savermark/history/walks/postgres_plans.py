@@ -13,15 +13,17 @@ Query = tuple[bytes, dict[str, Any]]
 Rows = list[tuple[Any, ...]]
 
 _ASK_EVERY = 8  # walks, while a table is small
-WINDOW = 16  # checkpoints that `postgres_short` reads at most
+# Checkpoints that `postgres_window` reads at most: of a chain that ended at a value, since what
+# lies beyond is read in vain; and of one that goes to the root, where nothing lies beyond.
+_WINDOWS, _WHOLE = (4, 8, 16), 8_192
 _REMEMBERED = 256  # channels
 
 
 class Plans:
     """What is known of the tables behind a connection or pool.
 
-    `windows` are the channels whose last chain was short: in how many checkpoints it lay, or 0
-    where one checkpoint had several writes of the channel, so that their order matters.
+    `windows` are the channels whose last chain was in few checkpoints: in how many to look for the
+    next; 0 where one checkpoint had several writes of the channel, so that their order matters.
     """
 
     __slots__ = ("grown", "parallel", "seeded", "walks", "windows")
@@ -44,11 +46,12 @@ class Plans:
         if grown != sql.NOT_ASKED:
             self.grown = grown
 
-    def covers(self, channel: str, number: int) -> None:
+    def covers(self, channel: str, number: int, *, root: bool) -> None:
         """A chain was found whole in this many checkpoints, its target included."""
-        window = next((size for size in (4, 8, WINDOW) if number < size), None)
         if self.windows.get(channel) == 0:
             return
+        sizes = (_WINDOWS[-1], _WHOLE) if root else _WINDOWS
+        window = next((size for size in sizes if number < size), None)
         if window is None:
             self.windows.pop(channel, None)
             return

@@ -1,7 +1,8 @@
-"""The one-pass walk in Postgres where a chain is short: a window of checkpoints, judged in Python.
+"""The one-pass walk in Postgres over a window of the newest checkpoints, judged in Python.
 
-The statements of `postgres_sql` take the server longer to start than a chain of a dozen takes to
-read. Whether a chain is short the last walk tells; where that was wrong, they are asked next.
+The statements of `postgres_sql` find out how far a chain goes, which takes the server about as long
+as to read it. A window is read at once; how large it must be the last walk tells. Where that was
+wrong, those statements are asked next.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ _THREAD, _SPACE = "(SELECT %(thread)s::text)", "(SELECT %(space)s::text)"
 _CHANNEL = "(SELECT %(channel)s::text)"
 _HERE = f"thread_id = {_THREAD} AND checkpoint_ns = {_SPACE}"
 _STORED = f"{_HERE} AND channel = {_CHANNEL} AND type <> 'empty'"
+FEW = 16  # checkpoints up to which the planner may know how many
 _BETWEEN = "\x01"  # stands neither in ids nor in JSON
 
 
 @cache
-def statement(*, newest: bool, seeds: bool, window: int) -> str:
+def statement(*, newest: bool, seeds: bool, few: int | None) -> str:
     """The statement for one channel whose chain lies within a window of the newest checkpoints.
 
     Its rows, the first of which comes first: (checkpoints newest first, each with its parent and
@@ -38,6 +40,8 @@ def statement(*, newest: bool, seeds: bool, window: int) -> str:
     """
     target = "(SELECT max(id) FROM near)" if newest else "(SELECT %(id)s::text)"
     start = "" if newest else f"AND checkpoint_id <= {target}"
+    # Of a limit that it does not know the planner thinks the best, and keeps to the key.
+    limit = few or "(SELECT %(most)s::bigint)"
     version = f"checkpoint -> 'channel_versions' ->> {_CHANNEL} AS version," if seeds else ""
     stored = f"EXISTS (SELECT 1 FROM checkpoint_blobs WHERE {_STORED} OFFSET 0)"
     seed = f"""
@@ -51,7 +55,7 @@ WITH near AS MATERIALIZED (
     SELECT checkpoint_id AS id, parent_checkpoint_id AS parent, {version}
         checkpoint -> 'channel_values' -> {_CHANNEL} AS inline
     FROM checkpoints WHERE {_HERE} {start}
-    ORDER BY checkpoint_id DESC LIMIT {window}
+    ORDER BY checkpoint_id DESC LIMIT {limit}
 )
 SELECT string_agg(near.id || E'\\x01' || coalesce(near.parent, '') || E'\\x01'
     || coalesce(near.inline::text, ''), E'\\x01'), ({sql.ASKED})::text,
@@ -63,14 +67,14 @@ WHERE {_HERE} AND checkpoint_id < {target} AND checkpoint_id >= (SELECT min(id) 
 """
 
 
-def short(
+def windowed(
     where: Where, asked: dict[str, Any], loads: Loads, plans: Plans, window: int
 ) -> Generator[Query, Rows, DeltaChannelHistory | None]:
     """A channel whose chain lies in a window of checkpoints; None where it does not."""
     (channel,) = where.channels
     seeds = channel in plans.seeded
-    asked["channel"], asked["id"], asked["ask"] = channel, where.id, plans.ask()
-    text = statement(newest=where.id is None, seeds=seeds, window=window)
+    asked |= {"channel": channel, "id": where.id, "most": window, "ask": plans.ask()}
+    text = statement(newest=where.id is None, seeds=seeds, few=window if window <= FEW else None)
     rows = yield sql.text(text, plans.grown), asked
     near, grown, stored, _ = rows[0]
     plans.told(int(grown))
@@ -87,8 +91,7 @@ def short(
     if chain is None:
         plans.windows.pop(channel, None)
         return None
-    ids, inline = chain
-    plans.covers(channel, len(ids) + 1)
+    ids, inline, covered = chain
     found: Any = {
         "writes": [
             (row[1], channel, loads(row[2:])) for name in reversed(ids) if (row := held.get(name))
@@ -98,13 +101,14 @@ def short(
         found["seed"] = loads(seed[2:])
     elif inline:
         found["seed"] = json.loads(inline)
+    plans.covers(channel, covered, root="seed" not in found)
     return found  # type: ignore[no-any-return]
 
 
 def _followed(
     near: str | None, target: str | None, seed: str | None
-) -> tuple[list[str], str] | None:
-    """The chain in a window of checkpoints, latest first, and the inline value at its end.
+) -> tuple[list[str], str, int] | None:
+    """The chain in a window of checkpoints, latest first, the inline value at its end, its reach.
 
     None unless the window has all of it, each below its child; `seed` is the latest checkpoint in
     the window with a stored value.
@@ -118,8 +122,8 @@ def _followed(
         if name == want:
             ids.append(name)
             if inline or name == seed:
-                return ids, inline
+                return ids, inline, told.index(name) // 3 + 1
             want = parent
         elif name == seed:  # of another branch: what lies below it is not told
             return None
-    return None if want else (ids, "")
+    return None if want else (ids, "", len(told) // 3)

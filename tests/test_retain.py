@@ -25,6 +25,7 @@ from savermark.frame.retention import (
 )
 from savermark.frame.run_history import history_table
 from savermark.records import SCHEMA_VERSION, Phase, Status, TrialResult
+from savermark.report.retention_block import retention_verdict
 from savermark.results import RunResult
 from savermark.retention.findings import CHECKS
 from savermark.spec import (
@@ -260,6 +261,7 @@ def test_a_function_that_raises_has_failed_and_one_that_refuses_is_unsupported(
     result = result_of([case], [trial])
     (judged,) = verdicts(result)
     assert "no verdict: unsupported" in judged.verdict and not broken(result)
+    assert retention_verdict(result).startswith("No verification in 1 of 1 case")
 
 
 def test_a_function_that_deletes_whole_threads_is_understood(run: Callable[..., Any]) -> None:
@@ -359,6 +361,19 @@ def test_the_tables_say_what_the_frames_say(run: Callable[..., Any]) -> None:
     effort = effort_table([result])
     assert list(effort["policy"]) == ["keep-turns=1", "keep-latest"]
     assert (effort[["plan_ns", "apply_ns", "verify_ns"]] > 0).all(axis=None)
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_deleted_rows_leave_the_store_as_large_until_space_is_given_back(
+    run: Callable[..., Any], backend: str
+) -> None:
+    talk = ConversationSpec(threads=2, turns=fixed(12), model_bytes=fixed(3_000))
+    case, trial = run("keep-latest", backend, replace(FULL, conversation=talk))
+    assert trial.status is Status.OK, trial.cause
+    (row,) = space_table([result_of([case], [trial])]).query("table == @ALL").to_dict("records")
+    assert row["logical_bytes_retained"] < row["logical_bytes_loaded"] / 5
+    before, after, last = (row[f"footprint_bytes_{p}"] for p in ("loaded", "retained", "compacted"))
+    assert after > 0.8 * before and last < 0.7 * after
 
 
 # --- run history ----------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ class Judged:
     more_failures: int = 0
     refused: int = 0
     reasons: tuple[tuple[str, str], ...] = ()  # thread, why it was left untouched
+    judged: bool = True  # False: the trial did not come so far, or the backend cannot do it
 
 
 def verdicts(run: RunResult) -> list[Judged]:
@@ -205,7 +206,7 @@ def _judged(run: RunResult, case: dict[str, Any], trials: list[TrialResult]) -> 
     if not said:
         status = worst_status(trials)
         cause = next((trial.cause for trial in trials if trial.cause), "it was not run")
-        return start(ok=False, verdict=f"no verdict: {status}: {cause}")
+        return start(ok=False, verdict=f"no verdict: {status}: {cause}", judged=False)
     told = min(said, key=lambda each: each["ok"])
     failed = next((c for t in trials for c in t.checks if not c.ok), None)
     ok, verdict = bool(told["ok"]), str(told["verdict"])

@@ -35,11 +35,14 @@ def retention_verdict(run: RunResult) -> str:
     judged = verdicts(run)
     if not judged:
         return NO_PROOF
-    bad = [each for each in judged if not each.ok]
-    threads = f"in {len(judged)} case{'s' if len(judged) != 1 else ''}"
-    if not bad:
-        return f"Verification ok {threads}: every thread reads back as promised."
-    return f"Verification FAILED {threads}: {len(bad)} without proof, no numbers for these."
+    bad = [each for each in judged if each.judged and not each.ok]
+    none = len([each for each in judged if not each.judged])
+    counted = f"{len(judged)} case{'s' if len(judged) != 1 else ''}"
+    if bad:
+        return f"Verification FAILED in {len(bad)} of {counted}: these have no numbers."
+    if none:
+        return f"No verification in {none} of {counted}; ok in the others."
+    return f"Verification ok in {counted}: all threads that were read back are as promised."
 
 
 def retention_markdown(run: RunResult) -> str:

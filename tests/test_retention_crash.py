@@ -191,12 +191,12 @@ def test_each_thread_is_whole_after_a_kill(fleet: Fleet, jobs: Jobs, tmp_path: P
         after, took = undisturbed(fleet, jobs, job, tmp_path)
         wanted = told["killed"] + KILLS // len(OPS)
         for _ in range(KILLS):
-            told += killed(fleet, jobs, job, tmp_path, after, took * random.uniform(0.02, 0.8))
+            told += killed(fleet, jobs, job, tmp_path, after, took * random.uniform(0.0, 0.9))
             if told["killed"] >= wanted:
                 break
     print(f"\n{fleet.left.name}: {dict(told)}")  # noqa: T201
     assert told["killed"] >= KILLS
-    assert told["inside a transaction"] >= KILLS * 0.2
+    assert told["inside a transaction"] >= KILLS * 0.1
     assert told["some threads done, some not"] >= KILLS * 0.2
 
 
@@ -222,8 +222,8 @@ def undisturbed(
             assert found[f"{name}-copy"] == found[name] == fleet.before[kind]
     fleet.forget(one)
     many = fleet.cloned(CLONES)
-    start = time.perf_counter()
     pid = jobs.start({**job, "threads": list(many), "log": str(folder / "log-0")})
+    start = time.perf_counter()
     assert not jobs.kill(pid, 60)
     took = time.perf_counter() - start
     assert {name: after[kind] for name, kind in many.items()} == fleet.digests(list(many))

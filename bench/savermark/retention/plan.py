@@ -10,7 +10,9 @@ across the gap; a shared base and a lost snapshot only where that checkpoint sta
 of SQLite that store different values under one version cannot be told without the values.
 
 The leaf rules want that no run is at work on the thread: one that has just read the leaf would
-hang its next checkpoint under it. The keep rules never remove a head.
+hang its next checkpoint under it. The keep rules never remove a head, nor what it is rebuilt from;
+but `compact` puts the value there instead, and a run that has read the head before and asks for its
+history afterwards finds none, unless its saver notices (`steady.with_steady`).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class _Chain:
 
     def run(self, rows: Rows, ids: str | None, loads: Loads) -> None:
         """The writes of the next run, those of its checkpoints only."""
-        own = set((ids or "").split("\x01"))
+        own = set(json.loads(ids or "[]"))
         if not own.issuperset([row[1] for row in rows]):
             rows = [row for row in rows if row[1] in own]
         name = self.channel

@@ -24,7 +24,7 @@ _TURNS = 1_000  # runs of one statement at most
 # much as eight links.
 _SHORT, _FIRST = 8, 4
 _DENSE = 4  # a chain is read as one range of writes when it is a quarter of its range or more
-_SMALL = 131_072  # bytes of a table that a scan might seem cheaper for than an index
+_SMALL = 65_536  # bytes of a table that a scan might seem cheaper for than an index
 
 _SORTED = 'task_path COLLATE "C", task_id COLLATE "C", idx'
 
@@ -104,7 +104,7 @@ ORDER BY w.checkpoint_id, {_SORTED if paths else "w.task_id, w.idx"}
 def _ids(below: str) -> str:
     """The checkpoints of a run: a write whose checkpoint is not stored is none of its."""
     return f"""(
-SELECT string_agg(c.checkpoint_id, E'\\x01') FROM checkpoints AS c
+SELECT json_agg(c.checkpoint_id)::text FROM checkpoints AS c
 WHERE {_at("c", "run")} AND c.checkpoint_id >= run.bottom AND c.checkpoint_id {below}
 )"""
 

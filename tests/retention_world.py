@@ -211,7 +211,7 @@ def play(kept: Kept, world: World, thread: str, acts: Sequence[Act], plain: int 
     old = World(world.shape, world.frequencies, world.saver, full=True)
     for number, act in enumerate(acts):
         now = old if number < plain else world
-        _one(kept, now, played, act, number)
+        one_act(kept, now, played, act, number)
     return played
 
 
@@ -220,7 +220,8 @@ def ids(kept: Kept, thread: str, space: str = "") -> list[str]:
     return sorted(f.checkpoint["id"] for f in kept.saver.list(at(thread, space=space)))
 
 
-def _one(kept: Kept, world: World, played: Played, act: Act, number: int) -> None:
+def one_act(kept: Kept, world: World, played: Played, act: Act, number: int) -> None:
+    """What one act does: it answers what is asked, or finishes what is pending, before all else."""
     thread, graph, kind = played.thread, world.graph, act.kind
     more: dict[str, Any] = {"metadata": {"run_id": f"run-{number}"}}
     names = ids(kept, thread)

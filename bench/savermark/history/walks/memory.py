@@ -9,76 +9,81 @@ from savermark.history.walks.found import Trail, Where, Write
 from savermark.history.wire import packed_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.checkpoint.serde.base import SerializerProtocol
 
 
 def walk(saver: InMemorySaver, where: Where) -> Trail:
     """The histories of `where`. Raises `LineageError` for a chain that is a circle."""
     space = saver.storage.get(where.thread, {}).get(where.space, {})
     target = space.get(where.id or max(space, default=""))
-    runs: dict[str, list[list[Write]]] = {name: [] for name in where.channels}
-    seeds: dict[str, Any] = {}
-    left, broken = list(where.channels), {}
-    versions = _Versions(saver, where)
-    current, passed = target[2] if target else None, set[str]()
+    left: dict[str, list[Write]] = {name: [] for name in where.channels}  # latest first
+    found = Trail()
+    for name, written in left.items():
+        found.histories[name] = {"writes": written}
+    blobs, loads, versions = saver.blobs, saver.serde.loads_typed, _Versions(saver.serde, left)
+    current, most = target[2] if target else None, len(space)
     while current and left:
         entry = space.get(current)
         if entry is None:
-            broken = dict.fromkeys(left, current)
+            found.broken.update(dict.fromkeys(left, current))
             break
-        if current in passed:
+        most -= 1
+        if most < 0:  # more steps than checkpoints
             raise where.circle(current)
-        passed.add(current)
-        for name in left:
-            if written := _writes(saver, where, current, name):
-                runs[name].append(written)
-        for name, version in versions.of(entry[0], left):
-            held = saver.blobs.get((where.thread, where.space, name, version))
+        kept = saver.writes.get((where.thread, where.space, current))
+        if kept:
+            for (task, _), (_, name, value, _) in _latest_first(kept):
+                if name in left:
+                    left[name].append((task, name, loads(value)))
+        for name, version in versions.of(entry[0]):
+            held = blobs.get((where.thread, where.space, name, version))
             if held is not None and held[0] != "empty":
-                seeds[name] = saver.serde.loads_typed(held)
-                left.remove(name)
+                found.histories[name]["seed"] = loads(held)
+                del left[name]
+                versions.drop(name)
         current = entry[2]
-    found = Trail(broken=broken)
-    for name in where.channels:
-        history: Any = {"writes": [write for run in reversed(runs[name]) for write in run]}
-        if name in seeds:
-            history["seed"] = seeds[name]
-        found.histories[name] = history
+    for history in found.histories.values():
+        history["writes"].reverse()
     return found
 
 
-def _writes(saver: InMemorySaver, where: Where, name: str, channel: str) -> list[Write]:
-    """A checkpoint's writes for a channel, in the order in which they are applied."""
-    kept = saver.writes.get((where.thread, where.space, name))
-    if not kept:
-        return []
-    rows = [
-        (path, task, idx, value)
-        for (task, idx), (_, wrote, value, path) in kept.items()
-        if wrote == channel
-    ]
-    if len(rows) > 1:
-        rows.sort(key=lambda row: row[:3])
-    loads = saver.serde.loads_typed
-    return [(task, channel, loads(value)) for _, task, _, value in rows]
+Kept = dict[tuple[str, int], tuple[str, str, tuple[str, bytes], str]]
+
+
+def _latest_first(kept: Kept) -> Iterable[tuple[tuple[str, int], Any]]:
+    """A checkpoint's writes against the order in which they are applied."""
+    if len(kept) == 1:
+        return kept.items()
+    return sorted(kept.items(), key=_order, reverse=True)
+
+
+def _order(write: tuple[tuple[str, int], Any]) -> tuple[str, str, int]:
+    (task, idx), (_, _, _, path) = write
+    return path, task, idx
 
 
 class _Versions:
-    """Finds the versions of channels in serialized checkpoints."""
+    """Finds the versions of the channels left in serialized checkpoints."""
 
-    def __init__(self, saver: InMemorySaver, where: Where) -> None:
-        self._serde = saver.serde
-        self._peek = peek.readable(saver.serde)
-        self._keys = {name: key for key, name in packed_names(where.channels).items()}
+    def __init__(self, serde: SerializerProtocol, names: Iterable[str]) -> None:
+        self._serde = serde
+        self._peek = peek.readable(serde)
+        self._keys = packed_names(names)
 
-    def of(self, checkpoint: tuple[str, bytes], names: list[str]) -> list[tuple[str, Any]]:
-        """The channels among these that have a version, with it."""
+    def drop(self, channel: str) -> None:
+        """This channel is found."""
+        self._keys = {key: name for key, name in self._keys.items() if name != channel}
+
+    def of(self, checkpoint: tuple[str, bytes]) -> list[tuple[str, Any]]:
+        """The channels that have a version, with it."""
         tag, data = checkpoint
         if self._peek and tag == "msgpack":
             try:
-                found = [(name, peek.version(data, self._keys[name])) for name in names]
-                return [(name, version) for name, version in found if version is not None]
+                return peek.versions(data, self._keys)
             except (ValueError, IndexError):
                 pass  # not as the runtime writes it
-        versions = self._serde.loads_typed(checkpoint).get("channel_versions", {})
-        return [(name, versions[name]) for name in names if name in versions]
+        held = self._serde.loads_typed(checkpoint).get("channel_versions", {})
+        return [(name, held[name]) for name in self._keys.values() if name in held]

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from savermark.history.wire import packed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from sqlite3 import Blob
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -119,22 +119,33 @@ class Values:
         return False
 
 
-def version(data: bytes, key: bytes) -> Any:
-    """The version of a channel, by its packed name, in a checkpoint without values.
+def versions(data: bytes, keys: Mapping[bytes, str]) -> list[tuple[str, Any]]:
+    """The versions of channels, by their packed names, in a checkpoint without values.
 
-    None when it has none. Raises `ValueError` where only the whole checkpoint tells.
+    Those without one are left out. Raises `ValueError` or `IndexError` where only the whole
+    checkpoint tells.
     """
     at = data.find(_VERSIONS, 0, _WITHIN)
     count, at = _entries(data, at + len(_VERSIONS)) if at >= 0 else (-1, 0)
     if count < 0:
         raise ValueError("another layout")
+    found: list[tuple[str, Any]] = []
     for _ in range(count):
-        end, _ = _step(data, at)
-        beyond, _ = _step(data, end)
-        if data[at:end] == key:
-            return _plain(data, end, beyond)
+        first = data[at]
+        end = at + first - 0x9F if 0xA0 <= first < 0xC0 else _step(data, at)[0]
+        first = data[end]
+        # Names and versions are short texts, as a rule: told here, without a call.
+        if first == 0xD9:
+            beyond = end + 2 + data[end + 1]
+        else:
+            beyond = end + first - 0x9F if 0xA0 <= first < 0xC0 else _step(data, end)[0]
+        name = keys.get(data[at:end])
+        if name is not None:
+            found.append((name, _plain(data, end, beyond)))
+            if len(found) == len(keys):
+                break
         at = beyond
-    return None
+    return found
 
 
 def _plain(data: bytes, at: int, end: int) -> Any:

@@ -86,25 +86,29 @@ def sample_set(ground: Ground, op: str, at: str, ns: Sequence[int], warmup: int)
 
 
 async def affordable(ground: Ground, reads: Sequence[Read]) -> list[Read]:
-    """The reads without the histories that would take too long, by what one state takes.
+    """The reads without the histories that would take too long, by what single states take.
 
-    One state may lie in a cache that the whole thread does not fit into, so a whole history that
-    looks affordable is called once, and left out if it was not.
+    A history of few states lies at the head; those of the whole thread are as the one half way. A
+    cache answers a second read at once but not a thread, so for it the least first read counts.
     """
     taken: dict[str, int] = {}
+    first: dict[str, int] = {}
+    for read in reads:
+        if read.op.startswith(("get_state_", "resume_")):
+            times = [await _timed(ground, read)]
+            for _ in range(2 if times[0] < LONGEST_WHOLE_NS else 0):
+                times.append(await _timed(ground, read))
+            taken[read.op], first[read.op] = min(times), times[0]
+    least = min((ns for op, ns in first.items() if op.startswith("resume_")), default=0)
     kept = []
     for read in reads:
         what, _, name = read.op.rpartition("_")
-        if what == "get_state":
-            taken[name] = await _timed(ground, read)
-            for _ in range(2 if taken[name] < LONGEST_WHOLE_NS else 0):  # the first one imports
-                taken[name] = min(taken[name], await _timed(ground, read))
-        states, most = ground.spec.reads.history, LONGEST_NS
-        if what == f"history_{ALL}":  # the states lie evenly between a short walk and the longest
-            states, most = ground.spec.thread.depth // 2, LONGEST_WHOLE_NS
-        ns = taken[name] * states if what.startswith("history_") else 0
-        if ns <= most and what == f"history_{ALL}":
-            ns = await _timed(ground, read)
+        ns, most = 0, LONGEST_NS
+        if what == f"history_{ALL}":
+            ns = max(taken[f"resume_{name}"], least) * ground.spec.thread.depth
+            most = LONGEST_WHOLE_NS
+        elif what.startswith("history_"):
+            ns = taken[f"get_state_{name}"] * ground.spec.reads.history
         if ns > most:
             ground.unsupported(read.op, f"it would take about {ns / 1e9:.1f} s a call")
         else:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from savermark.errors import SavermarkError, unknown
+from savermark.cli.groups import VerbGroup
+from savermark.errors import SavermarkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Verb -> its one-line help. Verbs are imported when asked for: pandas and matplotlib take longer
-# to import than most verbs take to run.
+# Verb -> its one-line help; each is the `command` of `<verb>_verb`.
 VERBS = {
     "run": "Run workloads on backends, measured, into a result with tables, plots and a page.",
     "show": "Print a result's summary table.",
@@ -33,33 +32,12 @@ VERBS = {
 }
 
 
-class _Verbs(click.Group):
-    """A group whose verbs are looked up by name in this folder."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module = import_module(f"savermark.cli.{cmd_name}_verb")
-        command: click.Command = module.command
-        command.short_help = VERBS[cmd_name]
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise click.UsageError(unknown("verb", args[0], VERBS))
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=VerbGroup,
+    verbs=VERBS,
+    module="{}_verb",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="savermark", message="%(prog)s %(version)s")
 def cli() -> None:
     """Measure what agent checkpoints cost: rows, bytes and latency, per thread and backend.

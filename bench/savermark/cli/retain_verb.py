@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import recorded_command
-from savermark.cli.run_options import run_options
-from savermark.cli.run_verb import DEFAULT_BACKENDS, check_resume_options, expanded, measured
+from savermark.cli.run_options import RunOptions, run_options
+from savermark.cli.run_verb import DEFAULT_BACKENDS, expanded, measured
 
 if TYPE_CHECKING:
     from savermark.results import RunResult
@@ -60,19 +57,7 @@ def command(
     protect_tips: bool,
     scenario: str | None,
     backends: tuple[str, ...],
-    overrides: tuple[str, ...],
-    dsn: str | None,
-    repetitions: int | None,
-    seed: int,
-    timeout: float | None,
-    out: Path | None,
-    resume: str | None,
-    retry_failed: bool,
-    allow_large: bool,
-    keep: bool,
-    no_report: bool,
-    fmt: str,
-    quiet: bool,
+    options: RunOptions,
 ) -> int:
     """Run WORKLOADs, let each --policy prune them, and show rows, bytes and times before and after.
 
@@ -83,38 +68,18 @@ def command(
     """
     from savermark.cli.retain_tables import print_retention
     from savermark.frame.retention import broken
-    from savermark.runner import RunPlan
 
-    plan = RunPlan(
-        cases=(),
-        repetitions=repetitions,
-        seed=seed,
-        timeout_s=timeout,
-        allow_large=allow_large,
-        retry_failed=retry_failed,
-        dsn=dsn,
-        keep=keep,
-        command=recorded_command(sys.argv[1:]),
-    )
+    plan = options.plan()
     named = workloads or scenario
-    check_resume_options(resume, named, backends or overrides or policies, out)
-    if resume is None or named:
-        cases = _cases(workloads, policies, scenario, backends, overrides, protect_tips)
+    options.check_resume(named, backends or policies)
+    if options.resume is None or named:
+        cases = _cases(workloads, policies, scenario, backends, options.overrides, protect_tips)
         plan = replace(plan, cases=tuple(cases))
 
     def judge(run: RunResult) -> int | None:
         return 3 if broken(run) else None
 
-    return measured(
-        plan,
-        out,
-        resume,
-        no_report=no_report,
-        fmt=fmt,
-        quiet=quiet,
-        show=print_retention,
-        judge=judge,
-    )
+    return measured(plan, options, show=print_retention, judge=judge)
 
 
 def _cases(

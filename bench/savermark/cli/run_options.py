@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from savermark.cli.output import format_option, quiet_option
+from savermark.cli.output import format_option, quiet_option, recorded_command
 
-F = TypeVar("F", bound=Callable[..., object])
+if TYPE_CHECKING:
+    from savermark.runner import RunPlan
 
 _OPTIONS = (
     click.option(
@@ -52,8 +56,68 @@ _OPTIONS = (
 )
 
 
-def run_options(command: F) -> F:
-    """Give a command the options of a run, in the order in which help shows them."""
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a person chose of the options that every run has."""
+
+    overrides: tuple[str, ...]
+    dsn: str | None
+    repetitions: int | None
+    seed: int
+    timeout: float | None
+    out: Path | None
+    resume: str | None
+    retry_failed: bool
+    allow_large: bool
+    keep: bool
+    no_report: bool
+    fmt: str
+    quiet: bool
+
+    def check_resume(self, named: object, changed: object) -> None:
+        """Raise `UsageError` when --resume comes with what it cannot go with.
+
+        `named` are the workloads, `changed` is whatever else makes other cases.
+        """
+        if self.resume is None:
+            return
+        if self.out:
+            raise click.UsageError("--resume writes into its result: leave --out out")
+        if (changed or self.overrides) and not named:
+            raise click.UsageError(
+                "--resume takes the cases from its result: leave --backend and --set out, or name "
+                "the workloads, too, to have them checked against it"
+            )
+
+    def plan(self, **more: Any) -> RunPlan:
+        """A plan of these options, and what else a verb sets of it, still without its cases."""
+        from savermark.runner import RunPlan
+
+        return RunPlan(
+            cases=(),
+            repetitions=self.repetitions,
+            seed=self.seed,
+            timeout_s=self.timeout,
+            allow_large=self.allow_large,
+            retry_failed=self.retry_failed,
+            dsn=self.dsn,
+            keep=self.keep,
+            command=recorded_command(sys.argv[1:]),
+            **more,
+        )
+
+
+def run_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of a run, in the order in which help shows them.
+
+    It gets them as one argument, `options: RunOptions`.
+    """
+
+    @functools.wraps(command)
+    def gathered(**given: Any) -> int:
+        shared = {field.name: given.pop(field.name) for field in fields(RunOptions)}
+        return command(**given, options=RunOptions(**shared))
+
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import recorded_command, remark
-from savermark.cli.run_options import run_options
+from savermark.cli.output import remark
+from savermark.cli.run_options import RunOptions, run_options
 
 if TYPE_CHECKING:
     from savermark.errors import Interrupted
@@ -43,52 +42,25 @@ def command(
     workloads: tuple[str, ...],
     profile: str | None,
     backends: tuple[str, ...],
-    overrides: tuple[str, ...],
-    dsn: str | None,
-    repetitions: int | None,
-    seed: int,
-    timeout: float | None,
-    out: Path | None,
-    resume: str | None,
-    retry_failed: bool,
-    allow_large: bool,
-    keep: bool,
-    no_report: bool,
-    fmt: str,
-    quiet: bool,
+    options: RunOptions,
 ) -> int:
     """Run WORKLOADs (names, patterns such as 'published-*', or TOML files) on each backend.
 
     Each case is measured in a fresh process on a fresh store. The result is a folder with raw
     samples, tables, plots and a page; killing the run loses at most the trial in flight.
     """
-    from savermark.runner import RunPlan
 
-    plan = RunPlan(
-        cases=(),
-        repetitions=repetitions,
-        seed=seed,
-        timeout_s=timeout,
-        allow_large=allow_large,
-        retry_failed=retry_failed,
-        dsn=dsn,
-        keep=keep,
-        command=recorded_command(sys.argv[1:]),
-    )
-    check_resume_options(resume, workloads or profile, backends or overrides, out)
-    if resume is None or workloads or profile:
-        plan = _planned(plan, workloads, profile, backends, overrides)
-    return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet)
+    plan = options.plan()
+    options.check_resume(workloads or profile, backends)
+    if options.resume is None or workloads or profile:
+        plan = _planned(plan, workloads, profile, backends, options.overrides)
+    return measured(plan, options)
 
 
 def measured(
     plan: RunPlan,
-    out: Path | None,
-    resume: str | None,
+    options: RunOptions,
     *,
-    no_report: bool,
-    fmt: str,
-    quiet: bool,
     show: Callable[[RunResult, str], None] | None = None,
     judge: Callable[[RunResult], int | None] = lambda run: None,
 ) -> int:
@@ -100,12 +72,16 @@ def measured(
     from savermark.results import load_run
     from savermark.runner import run_workloads
 
-    plan, folder = (plan, _folder(out)) if resume is None else _resumed(plan, resume)
+    quiet = options.quiet
+    if options.resume is None:
+        folder = _folder(options.out)
+    else:
+        plan, folder = _resumed(plan, options.resume)
     try:
         with progress_for(quiet=quiet) as progress:
             summary = run_workloads(plan, folder, progress)
-        if not no_report:
-            _report(summary, fmt, quiet=quiet, show=show)
+        if not options.no_report:
+            _report(summary, options.fmt, quiet=quiet, show=show)
     except KeyboardInterrupt:
         raise _interrupted(folder) from None
     remark(f"result: {summary.path.parent}", quiet=quiet)
@@ -168,19 +144,6 @@ def expanded(workloads: tuple[str, ...], family: str = "savers") -> list[str]:
         else:
             found.append(given)
     return list(dict.fromkeys(found))
-
-
-def check_resume_options(resume: str | None, named: object, changed: object, out: object) -> None:
-    """Raise `UsageError` when --resume comes with what it cannot go with."""
-    if resume is None:
-        return
-    if out:
-        raise click.UsageError("--resume writes into its result: leave --out out")
-    if changed and not named:
-        raise click.UsageError(
-            "--resume takes the cases from its result: leave --backend and --set out, or name "
-            "the workloads, too, to have them checked against it"
-        )
 
 
 def _resumed(plan: RunPlan, name: str) -> tuple[RunPlan, Path]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import recorded_command
-from savermark.cli.run_options import run_options
-from savermark.cli.run_verb import check_resume_options, expanded, measured
+from savermark.cli.run_options import RunOptions, run_options
+from savermark.cli.run_verb import expanded, measured
 
 if TYPE_CHECKING:
     from savermark.runner import RunPlan
@@ -45,20 +42,8 @@ DEFAULT_BACKENDS = ("memory+memory", "sqlite+folder", "postgres+folder")
 def command(
     workloads: tuple[str, ...],
     backends: tuple[str, ...],
-    overrides: tuple[str, ...],
-    dsn: str | None,
     s3: str | None,
-    repetitions: int | None,
-    seed: int,
-    timeout: float | None,
-    out: Path | None,
-    resume: str | None,
-    retry_failed: bool,
-    allow_large: bool,
-    keep: bool,
-    no_report: bool,
-    fmt: str,
-    quiet: bool,
+    options: RunOptions,
 ) -> int:
     """Run sandbox WORKLOADs (names, patterns such as 'sandbox-*', or TOML files) on each pair.
 
@@ -66,24 +51,12 @@ def command(
     method, of captures and of restores, before and after pruning and a sweep of the blobs. The
     result is one of `savermark run`: show, report, compare and --resume take it.
     """
-    from savermark.runner import RunPlan
 
-    plan = RunPlan(
-        cases=(),
-        repetitions=repetitions,
-        seed=seed,
-        timeout_s=timeout,
-        allow_large=allow_large,
-        retry_failed=retry_failed,
-        dsn=dsn,
-        s3=s3,
-        keep=keep,
-        command=recorded_command(sys.argv[1:]),
-    )
-    check_resume_options(resume, workloads, backends or overrides, out)
-    if resume is None or workloads:
-        plan = _planned(plan, workloads, backends, overrides)
-    return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet)
+    plan = options.plan(s3=s3)
+    options.check_resume(workloads, backends)
+    if options.resume is None or workloads:
+        plan = _planned(plan, workloads, backends, options.overrides)
+    return measured(plan, options)
 
 
 def _planned(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.output import recorded_command
-from savermark.cli.run_options import run_options
-from savermark.cli.run_verb import check_resume_options, expanded, measured
+from savermark.cli.run_options import RunOptions, run_options
+from savermark.cli.run_verb import expanded, measured
 
 if TYPE_CHECKING:
     from savermark.results import RunResult
@@ -67,19 +64,7 @@ def command(
     quick: bool,
     recommends: bool,
     read_budget: str | None,
-    overrides: tuple[str, ...],
-    dsn: str | None,
-    repetitions: int | None,
-    seed: int,
-    timeout: float | None,
-    out: Path | None,
-    resume: str | None,
-    retry_failed: bool,
-    allow_large: bool,
-    keep: bool,
-    no_report: bool,
-    fmt: str,
-    quiet: bool,
+    options: RunOptions,
 ) -> int:
     """Measure walks over the chains of WORKLOADs (names, patterns such as 'walk-*', TOML files).
 
@@ -89,33 +74,19 @@ def command(
     show, report, compare and --resume take it.
     """
     from savermark.cli.walk_tables import print_recommendation, print_walks
-    from savermark.runner import RunPlan
     from savermark.walking.plan import Request
     from savermark.walking.recommend import parse_budget
 
     if recommends != (read_budget is not None):
         raise click.UsageError("--recommend and --read-budget go together: give both, or neither")
-    if recommends and no_report:
+    if recommends and options.no_report:
         raise click.UsageError("--recommend is a report: leave --no-report out")
     budget = parse_budget(read_budget) if read_budget is not None else None
-    plan = RunPlan(
-        cases=(),
-        quick=quick,
-        profile="quick" if quick else "custom",
-        repetitions=repetitions,
-        seed=seed,
-        timeout_s=timeout,
-        allow_large=allow_large,
-        retry_failed=retry_failed,
-        dsn=dsn,
-        keep=keep,
-        command=recorded_command(sys.argv[1:]),
-    )
-    changed = backends or overrides or depths or walks or quick
-    check_resume_options(resume, workloads, changed, out)
-    if resume is None or workloads:
+    plan = options.plan(quick=quick, profile="quick" if quick else "custom")
+    options.check_resume(workloads, backends or depths or walks or quick)
+    if options.resume is None or workloads:
         named = tuple(expanded(workloads, "walks"))
-        request = Request(named, backends, depths, walks, quick, recommends, overrides)
+        request = Request(named, backends, depths, walks, quick, recommends, options.overrides)
         plan = replace(plan, cases=tuple(request.cases()))
 
     def show(run: RunResult, fmt: str) -> None:
@@ -124,4 +95,4 @@ def command(
         else:
             print_recommendation(run, budget, fmt)
 
-    return measured(plan, out, resume, no_report=no_report, fmt=fmt, quiet=quiet, show=show)
+    return measured(plan, options, show=show)

@@ -43,9 +43,7 @@ class Child:
     interpreter than ours, which has this savermark, too.
     """
 
-    def __init__(
-        self, *, own_group: bool, ready: bool = False, python: Path | None = None
-    ) -> None:
+    def __init__(self, *, own_group: bool, ready: bool = False, python: Path | None = None) -> None:
         self._own_group = own_group
         self._process = subprocess.Popen(
             [str(python or sys.executable), "-m", WORKER, *(["--ready"] if ready else [])],

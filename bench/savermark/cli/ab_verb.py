@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from savermark.cli.output import format_option, quiet_option, recorded_command, remark
+from savermark.cli.run_options import backend_option, cache_option, dsn_option, overrides_option
 
 if TYPE_CHECKING:
     from savermark.installs import Install
@@ -31,32 +32,14 @@ REPETITIONS = 3  # with fewer, only a difference of half and more counts
     metavar="REQUIREMENT",
     help="A version (package==1.2.3), a path, a git reference, or `installed`.",
 )
-@click.option(
-    "-b",
-    "--backend",
-    "--saver",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="A backend, or any saver as package.module:factory; repeatable. "
-    "[default: those that run on the packages compared]",
-)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
+@backend_option("those that run on the packages compared")
+@overrides_option
 @click.option("--repetitions", type=int, default=REPETITIONS, show_default=True, help="A side.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of trials.")
 @click.option("--threshold", type=float, help="The least ratio of times that counts.")
 @click.option("--timeout", type=float, help="Seconds a trial may take.")
-@click.option(
-    "--dsn",
-    envvar="SAVERMARK_POSTGRES_DSN",
-    show_envvar=True,
-    help="A Postgres server to use instead of the embedded one.",
-)
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where environments are kept. [default: the user's cache folder]",
-)
+@dsn_option
+@cache_option
 @click.option("--fresh", is_flag=True, help="Build both environments anew.")
 @click.option(
     "--out",

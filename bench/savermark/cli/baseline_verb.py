@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from savermark.cli.output import format_option, quiet_option, remark
+from savermark.cli.run_options import backend_option, dsn_option, overrides_option
 
 F = TypeVar("F", bound=Callable[..., object])
 DEFAULT_FILE = "savermark-baseline.json"
@@ -25,12 +26,7 @@ def _options(verb: F) -> F:
             show_default=True,
             help="The baseline.",
         ),
-        click.option(
-            "--dsn",
-            envvar="SAVERMARK_POSTGRES_DSN",
-            show_envvar=True,
-            help="A Postgres server to use instead of the embedded one.",
-        ),
+        dsn_option,
         click.option("--timeout", type=float, help="Seconds that one case may take."),
     ):
         verb = option(verb)
@@ -48,17 +44,8 @@ def command() -> None:
 
 @command.command("save", epilog="Example: savermark baseline save chat -b sqlite -b postgres")
 @click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
-@click.option(
-    "-b",
-    "--backend",
-    "--saver",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="A backend, or any saver as package.module:factory; repeatable. "
-    "[default: memory, sqlite, postgres]",
-)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
+@backend_option()
+@overrides_option
 @click.option("--walk", "walks", multiple=True, metavar="NAME", help="Count this walk, too.")
 @click.option(
     "--tested", default="own", show_default=True, help="The walk that is timed: own or a name."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from savermark.cli.output import emit_frame, format_option, quiet_option, remark
+from savermark.cli.run_options import cache_option, dsn_option, overrides_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,19 +23,10 @@ FOLDER = "results/history"
 @click.option("--last", default=4, show_default=True, help="Newest releases that are measured.")
 @click.option("--workload", default="chat", show_default=True, help="One that is no sweep.")
 @click.option("-b", "--backend", "--saver", "backend", metavar="NAME", help="As in `ab`.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
+@overrides_option
 @click.option("--rounds", default=5, show_default=True, help="Probes of each release, in turn.")
-@click.option(
-    "--dsn",
-    envvar="SAVERMARK_POSTGRES_DSN",
-    show_envvar=True,
-    help="A Postgres server to use instead of the embedded one.",
-)
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where environments are kept. [default: the user's cache folder]",
-)
+@dsn_option
+@cache_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.run_options import RunOptions, run_options
+from savermark.cli.run_options import RunOptions, backend_option, run_options
 from savermark.cli.run_verb import DEFAULT_BACKENDS, expanded, measured
 
 if TYPE_CHECKING:
@@ -40,16 +40,7 @@ SCENARIOS = ("run-history",)
     type=click.Choice(SCENARIOS),
     help="In place of workloads and policies: what deleting the run-history leaf costs.",
 )
-@click.option(
-    "-b",
-    "--backend",
-    "--saver",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="A backend, or any saver as package.module:factory; repeatable. "
-    "[default: memory, sqlite, postgres]",
-)
+@backend_option()
 @run_options
 def command(
     workloads: tuple[str, ...],

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,20 +16,44 @@ from savermark.cli.output import format_option, quiet_option, recorded_command
 if TYPE_CHECKING:
     from savermark.runner import RunPlan
 
-_OPTIONS = (
-    click.option(
-        "--set",
-        "overrides",
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def backend_option(default: str = "memory, sqlite, postgres") -> Callable[[F], F]:
+    """`--backend` of a verb that measures savers, as `backends`."""
+    return click.option(
+        "-b",
+        "--backend",
+        "--saver",
+        "backends",
         multiple=True,
-        metavar="KEY=VALUE",
-        help="Override a workload key; a list of values is a sweep. Repeatable.",
-    ),
-    click.option(
-        "--dsn",
-        envvar="SAVERMARK_POSTGRES_DSN",
-        show_envvar=True,
-        help="A Postgres server to use instead of the embedded one.",
-    ),
+        metavar="NAME",
+        help=f"A backend, or any saver as package.module:factory; repeatable. [default: {default}]",
+    )
+
+
+overrides_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a workload key; a list of values is a sweep. Repeatable.",
+)
+dsn_option = click.option(
+    "--dsn",
+    envvar="SAVERMARK_POSTGRES_DSN",
+    show_envvar=True,
+    help="A Postgres server to use instead of the embedded one.",
+)
+cache_option = click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where environments are kept. [default: the user's cache folder]",
+)
+
+_OPTIONS = (
+    overrides_option,
+    dsn_option,
     click.option("--repetitions", type=int, help="Trials of each case. [default: the workload's]"),
     click.option("--seed", type=int, default=1, show_default=True, help="Of the order of trials."),
     click.option(

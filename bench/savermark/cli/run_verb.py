@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from savermark.cli.output import remark
-from savermark.cli.run_options import RunOptions, run_options
+from savermark.cli.run_options import RunOptions, backend_option, run_options
 
 if TYPE_CHECKING:
     from savermark.errors import Interrupted
@@ -27,16 +27,7 @@ DEFAULT_BACKENDS = ("memory", "sqlite", "postgres")
 )
 @click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
 @click.option("--profile", metavar="NAME", help="A named set of workloads: quick, standard, ...")
-@click.option(
-    "-b",
-    "--backend",
-    "--saver",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="A backend, or any saver as package.module:factory; repeatable. "
-    "[default: memory, sqlite, postgres]",
-)
+@backend_option()
 @run_options
 def command(
     workloads: tuple[str, ...],

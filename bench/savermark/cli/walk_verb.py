@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from savermark.cli.run_options import RunOptions, run_options
+from savermark.cli.run_options import RunOptions, backend_option, run_options
 from savermark.cli.run_verb import expanded, measured
 
 if TYPE_CHECKING:
@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     epilog="Example: savermark walk --depth 100 --depth 1000 --walk native -b sqlite",
 )
 @click.argument("workloads", nargs=-1, metavar="[WORKLOAD]...")
-@click.option(
-    "-b",
-    "--backend",
-    "--saver",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="A backend, or any saver as package.module:factory; repeatable. "
-    "[default: memory, sqlite, postgres]",
-)
+@backend_option()
 @click.option(
     "--depth",
     "depths",

@@ -197,8 +197,8 @@ def _equal_versions(
 ) -> Iterator[Damage]:
     """One stored value that several branches moved to by themselves, each with its own value.
 
-    Versions have a random part; a saver that counts them plainly gives two branches the same. What a
-    root moved is unknown: retention makes roots of what once had a common ancestor.
+    Versions have a random part; a saver that counts them plainly gives two branches the same. What
+    a root moved is unknown: retention makes roots of what once had a common ancestor.
     """
     filled = {blob.key for blob in image.blobs if blob.type != "empty"}
     if not filled:

@@ -520,22 +520,39 @@ def naive(lines: Sequence[dict[str, int]]) -> bool:
 LINES = st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 4), max_size=3), min_size=1)
 
 
+def told(line: dict[str, int]) -> str:
+    """Versions as the server writes them."""
+    return json.dumps({channel: str(version) for channel, version in sorted(line.items())})
+
+
+@pytest.mark.parametrize("order", [list, lambda rows: rows[::-1]], ids=["in order", "reversed"])
 @given(lines=LINES)
 def test_a_namespace_is_only_called_linear_when_no_version_comes_back(
-    lines: list[dict[str, int]],
+    order: Callable[[list[Any]], list[Any]], lines: list[dict[str, int]]
 ) -> None:
     rows = [
-        "\t".join(
-            [
-                "",
-                f"{at:03}",
-                f"{at - 1:03}" if at else "",
-                json.dumps({c: str(v) for c, v in sorted(line.items())}),
-            ]
-        )
-        for at, line in enumerate(lines)
+        ("", f"{at:03}", f"{at - 1:03}" if at else "", told(line)) for at, line in enumerate(lines)
     ]
-    facts, _ = facts_of(len(rows), "\n".join(reversed(rows)), "")
+    columns = ["\n".join(column) for column in zip(*order(rows), strict=True)]
+    facts, _ = facts_of(len(rows), columns, None)
     assert not facts[""].linear or naive(lines)
     if all(line.keys() == lines[0].keys() for line in lines):
         assert facts[""].linear == naive(lines)
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        ['{"a": "1"}', '{"a": 2}'],
+        ['{"a": 1, "b": "1"}', '{"a": 1, "b": "2"}'],
+        ['{"a": "1", "b": 1}', '{"a": "2", "b": 2}'],
+        ['{"a": "1"}', "null"],
+        ['["a"]', '{"a": "1"}'],
+        ['{"a": "1"}', '{"a": "1", "b": "1"}', '{"b": "2"}', '{"b": "1"}'],
+    ],
+)
+def test_versions_that_are_no_texts_make_no_line(versions: list[str]) -> None:
+    ids = [str(at) for at in range(len(versions))]
+    columns = [[""] * len(ids), ids, ["", *ids[:-1]], versions]
+    facts, _ = facts_of(len(ids), ["\n".join(column) for column in columns], None)
+    assert not facts or not facts[""].linear

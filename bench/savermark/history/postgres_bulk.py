@@ -33,7 +33,7 @@ Array = str | list[str]
 Callers = dict[str, dict[str, set[str]]]  # thread, namespace, root checkpoints
 
 _FEW = 4  # threads
-_LINES, _BLOBS, _WRITES, _ALONE = range(4)  # the kinds of `FACTS`
+_LINES, _BLOBS, _WRITES = range(3)  # the kinds of `FACTS`
 
 
 class PostgresBulk:
@@ -100,15 +100,16 @@ class PostgresBulkTxn:
 
     def _read(self) -> dict[str, int]:
         """Fill in the facts; the rows of each thread that hang on nothing."""
-        told: defaultdict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
-        asked = {"threads": self._threads}
+        told: defaultdict[int, dict[str, tuple[int, list[str | None]]]] = defaultdict(dict)
+        asked = {"threads": _array(self._threads)}
         for kind, thread, *found in self._cursor.execute(sql.FACTS, asked, prepare=self._prepare):
-            told[kind][thread] = (found[0], found[1])
-        self._writes = {thread: count for thread, (count, _) in told[_WRITES].items()}
-        strays: defaultdict[str, int] = defaultdict(int, dict.fromkeys(told[_ALONE], 1))
-        for thread, (rows, text) in told[_LINES].items():
-            blobs = told[_BLOBS].get(thread, (0, ""))[1]
-            facts, lost = facts_of(rows, text or "", blobs)
+            told[kind][thread] = (found[0], found[1:])
+        strays: defaultdict[str, int] = defaultdict(int)
+        for thread, (count, alone) in told[_WRITES].items():
+            self._writes[thread], strays[thread] = count, int(alone[0] or 0)
+        for thread, (rows, lines) in told[_LINES].items():
+            blobs = told[_BLOBS].get(thread, (0, [None]))[1][0]
+            facts, lost = facts_of(rows, lines, blobs)
             strays[thread] += lost
             if facts:
                 self._facts[thread] = facts
@@ -181,18 +182,20 @@ class PostgresBulkTxn:
         """A few statements, whose counts must be those that the outlines foresaw."""
         done, live = self._foreseen(cuts)
         loose = [(c.thread_id, c.checkpoint_ns, min(c.kept)) for c in cuts if c.detach]
-        values: dict[str, Any] = {"threads": list(done)}
+        values: dict[str, Any] = {"threads": _array([*done])}
         for kind, keys in (("", _kept(cuts)), ("loose_", loose), ("blob_", live)):
             names = (f"{kind}thread", f"{kind}space", f"{kind}id")
             values |= dict(zip(names, _columns(keys), strict=True))
+        values["ids"] = _array(sorted({name for cut in cuts for name in cut.kept}))
+        values["versions"] = _array(sorted({pair.rpartition('": "')[2] for _, _, pair in live}))
         foreseen = {table: sum(each[table] for each in done.values()) for table in sql.CLEAR}
-        if self._clear(values) != foreseen:
+        if self._clear(values, len(done)) != foreseen:
             raise ThreadBusy("other rows were met than had been seen")
         return done
 
-    def _clear(self, values: Mapping[str, Any]) -> dict[Table, int]:
+    def _clear(self, values: Mapping[str, Any], threads: int) -> dict[Table, int]:
         run = partial(self._cursor.execute, params=values, prepare=self._prepare)
-        if len(values["threads"]) <= _FEW:
+        if threads <= _FEW:
             return dict(zip(sql.CLEAR, run(sql.CLEAR_ALL).fetchone() or (), strict=True))
         run(sql.LOOSEN)
         return {table: run(statement).rowcount for table, statement in sql.CLEAR.items()}

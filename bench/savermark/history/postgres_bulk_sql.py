@@ -13,30 +13,28 @@ if TYPE_CHECKING:
 # Never waits, so the snapshot it takes may be older than what the last holder did; the deletion
 # then meets rows that are gone and fails, which `ThreadBusy` says.
 TRY = f"SELECT t FROM unnest(%s::text[]) AS t WHERE pg_try_advisory_xact_lock({lock_key('t')})"
-# What there is of each thread (`postgres_facts`): a text for its checkpoints in no order, one for
-# its blobs with each pair as it stands between the quotation marks of the versions, the number of
-# its writes, and a row where some are of a checkpoint that is not stored. Grouped by thread alone,
-# which an index has in order: wide rows are costly to sort.
+# What there is of each thread (`postgres_facts`): texts with a line for each of its checkpoints,
+# all in one order that nobody promises; a text for its blobs with each pair as it stands between
+# the quotation marks of the versions; the number of its writes, and how many are of no checkpoint
+# that is stored. Grouped by thread alone, which an index has in order: wide rows are dear to sort.
 FACTS = """
-SELECT 0, thread_id, count(*), string_agg(
-    checkpoint_ns || E'\\t' || checkpoint_id || E'\\t' || coalesce(parent_checkpoint_id, '')
-        || E'\\t' || (checkpoint -> 'channel_versions')::text, E'\\n')
+SELECT 0, thread_id, count(*), string_agg(checkpoint_ns, E'\\n'), string_agg(checkpoint_id, E'\\n'),
+    string_agg(coalesce(parent_checkpoint_id, ''), E'\\n'),
+    string_agg((checkpoint -> 'channel_versions')::text, E'\\n')
 FROM checkpoints WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
 UNION ALL
 SELECT 1, thread_id, count(*), string_agg(
-    CASE WHEN checkpoint_ns = '' AND type <> 'empty' THEN ''
-        ELSE E'\\t' || CASE type WHEN 'empty' THEN '-' ELSE '+' END || checkpoint_ns || E'\\t' END
-    || channel || '": "' || version, E'\\n')
+    CASE WHEN checkpoint_ns = '' AND type <> 'empty' THEN channel || '": "' || version
+        ELSE E'\\t' || CASE type WHEN 'empty' THEN '-' ELSE '+' END || checkpoint_ns || E'\\t'
+            || channel || '": "' || version END, E'\\n'), NULL, NULL, NULL
 FROM checkpoint_blobs WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
 UNION ALL
-SELECT 2, thread_id, count(*), NULL
-FROM checkpoint_writes WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
-UNION ALL
-SELECT DISTINCT 3, w.thread_id, 1, NULL FROM checkpoint_writes AS w LEFT JOIN (
+SELECT 2, w.thread_id, count(*), (count(*) - count(c.thread_id))::text, NULL, NULL, NULL
+FROM checkpoint_writes AS w LEFT JOIN (
     SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
     WHERE thread_id = ANY(%(threads)s)
 ) AS c USING (thread_id, checkpoint_ns, checkpoint_id)
-WHERE w.thread_id = ANY(%(threads)s) AND c.thread_id IS NULL
+WHERE w.thread_id = ANY(%(threads)s) GROUP BY w.thread_id
 """
 _KEYS = "unnest(%s::text[], %s::text[], %s::text[]) AS k (thread, space, id)"
 _HERE = "thread_id = k.thread AND checkpoint_ns = k.space"
@@ -84,30 +82,32 @@ SELECT k.thread, count(*) FROM {_KEYS} CROSS JOIN LATERAL (
 ) AS owned GROUP BY 1
 """
 # Everything of the threads but what is named. `NOT IN` is a look into a hash, whatever is known of
-# the tables; a join would be planned from guesses.
+# the tables; a join would be planned from guesses. Of many threads most rows have an id (a version)
+# that is no part of any name, which one hash less deep tells.
 _NAMED = "SELECT * FROM unnest(%({0}thread)s::text[], %({0}space)s::text[], %({0}id)s::text[])"
 _PLACE = "(thread_id, checkpoint_ns, checkpoint_id)"
 LOOSEN = f"""
 UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE {_PLACE} IN ({_NAMED.format("loose_")})
 """
+_ALL = "WHERE thread_id = ANY(%(threads)s) AND"
+_OWNED = f"{_PLACE} NOT IN ({_NAMED.format('')})"
+_PAIR = """(thread_id, checkpoint_ns, channel || '": "' || version)"""
+_REST: dict[Table, tuple[str, str, str]] = {
+    "checkpoints": (f"checkpoints {_ALL}", "checkpoint_id <> ALL(%(ids)s)", _OWNED),
+    "blobs": (
+        f"checkpoint_blobs {_ALL}",
+        "version <> ALL(%(versions)s)",
+        f"{_PAIR} NOT IN ({_NAMED.format('blob_')})",
+    ),
+    "writes": (f"checkpoint_writes {_ALL}", "checkpoint_id <> ALL(%(ids)s)", _OWNED),
+}
 CLEAR: dict[Table, str] = {
-    "checkpoints": f"""
-DELETE FROM checkpoints
-WHERE thread_id = ANY(%(threads)s) AND {_PLACE} NOT IN ({_NAMED.format("")})
-""",
-    "blobs": f"""
-DELETE FROM checkpoint_blobs
-WHERE thread_id = ANY(%(threads)s) AND (thread_id, checkpoint_ns, channel || '": "' || version)
-    NOT IN ({_NAMED.format("blob_")})
-""",
-    "writes": f"""
-DELETE FROM checkpoint_writes
-WHERE thread_id = ANY(%(threads)s) AND {_PLACE} NOT IN ({_NAMED.format("")})
-""",
+    table: f"DELETE FROM {rows} ({quick} OR {exact})"
+    for table, (rows, quick, exact) in _REST.items()
 }
 # All of it at once: one trip to the server, which for many rows costs more than it saves.
 CLEAR_ALL = f"""
 WITH loosened AS ({LOOSEN}),
-{", ".join(f"{table} AS ({statement} RETURNING 1)" for table, statement in CLEAR.items())}
-SELECT {", ".join(f"(SELECT count(*) FROM {table})" for table in CLEAR)}
+{", ".join(f"{t} AS (DELETE FROM {r} {exact} RETURNING 1)" for t, (r, _, exact) in _REST.items())}
+SELECT {", ".join(f"(SELECT count(*) FROM {table})" for table in _REST)}
 """

@@ -25,6 +25,7 @@ from savermark.history.lineage import LineageError
 from savermark.history.walks import OnePassHistory, walk, walks, with_walk
 from savermark.history.walks.cached import CachedWalk
 from savermark.history.walks.onepass import ONE_PASS
+from savermark.history.walks.postgres_plans import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -728,3 +729,14 @@ def test_long_names(kept: Kept) -> None:
         hand.write(name, (long, number))
         parent = name
     assert values(read(kept, hand, parent, [long]), long) == list(range(3, 11))
+
+
+def test_a_channel_with_stored_values_is_not_sought_in_whole_threads() -> None:
+    plans = Plans()
+    plans.covers("messages", 100, root=True)
+    assert plans.windows["messages"] > 100
+    plans.seeded.add("messages")
+    plans.covers("messages", 100, root=True)
+    assert "messages" not in plans.windows
+    plans.covers("messages", 3, root=True)
+    assert plans.windows["messages"] == 4

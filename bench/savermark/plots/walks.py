@@ -188,6 +188,7 @@ def frequency_tradeoff(frames: Frames, workload: str) -> tuple[Figure, str]:
     )
     for (backend, mine), axes in zip(panels, places, strict=True):
         _frame(axes, backend, mine, "stored", "p50_ns", "ns", x_unit="bytes")
+        axes.set_ylim(top=axes.get_ylim()[1] * 1.3)  # for the number of the highest point
         ends = []
         for walk in walks:
             line = mine[mine["walk"] == walk].sort_values("stored")

@@ -47,10 +47,14 @@ class Plans:
             self.grown = grown
 
     def covers(self, channel: str, number: int, *, root: bool) -> None:
-        """A chain was found whole in this many checkpoints, its target included."""
+        """A chain was found whole in this many checkpoints, its target included.
+
+        Chains to the root say nothing of a channel that has stored values elsewhere: a window for
+        whole threads would be read in vain by the next one that ends at a value.
+        """
         if self.windows.get(channel) == 0:
             return
-        sizes = (_WINDOWS[-1], _WHOLE) if root else _WINDOWS
+        sizes = (_WINDOWS[-1], _WHOLE) if root and channel not in self.seeded else _WINDOWS
         window = next((size for size in sizes if number < size), None)
         if window is None:
             self.windows.pop(channel, None)

@@ -442,7 +442,7 @@ def test_the_plan_is_made_again_inside(kept: Kept) -> None:
 def test_a_busy_thread_is_tried_again_then_refused(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("savermark.retention.apply.PAUSE", 0.0)
+    monkeypatch.setattr("savermark.retention.settle.PAUSE", 0.0)
     hand = line(kept).put("c4", "c3", {"a": snapshot("z")}, counts="a")
     tries = itertools.count(1)
 

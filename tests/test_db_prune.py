@@ -34,9 +34,9 @@ from savermark.database.tasks import PolicyTask
 from savermark.errors import ContractError
 from savermark.graphs import build_graph
 from savermark.graphs.play import play
-from savermark.retention.apply import Job
 from savermark.retention.plan import terms_of
 from savermark.retention.policy import parse_policy
+from savermark.retention.settle import Job
 from savermark.script import write_script
 from savermark.spec import fixed, load_workload
 

@@ -100,10 +100,10 @@ def command(
     from savermark.database.opening import open_database
     from savermark.database.tally import Tally
     from savermark.database.tasks import PolicyTask
-    from savermark.retention.apply import Job
     from savermark.retention.fold import graph_fold
     from savermark.retention.plan import terms_of
     from savermark.retention.policy import parse_policy
+    from savermark.retention.settle import Job
 
     check_mode(dry_run, yes)
     policy = parse_policy(text)

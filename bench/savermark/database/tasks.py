@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from savermark.database.live import Touched, unharmed
-from savermark.retention.apply import Job, foresee, settle
 from savermark.retention.records import Applied
 from savermark.retention.runs import RunsApplied, settle_runs
 from savermark.retention.runs_plan import Addressable, check_runs, plan_runs
+from savermark.retention.settle import Job, foresee, settle
 from savermark.retention.verify import Check, Verification
 
 if TYPE_CHECKING:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from savermark.errors import ContractError, UsageError
 from savermark.history.arows import arow_access
 from savermark.history.rows import ThreadBusy, row_access, target_in_use
-from savermark.retention.apply import NOTHING, Ready, store_fold
 from savermark.retention.fold import check_versions, evidence
 from savermark.retention.plan import plan_thread
 from savermark.retention.policy import RetentionPolicy
 from savermark.retention.records import ThreadPlan
+from savermark.retention.settle import NOTHING, Ready
+from savermark.retention.statements import store_fold
 from savermark.storage import TABLES, Table
 
 if TYPE_CHECKING:

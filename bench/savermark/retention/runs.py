@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from savermark.history.arows import arow_access
 from savermark.history.rows import ThreadBusy, row_access
-from savermark.retention.apply import PAUSE, RETRIES, execute
 from savermark.retention.lifecycle import lifecycle_of
 from savermark.retention.records import Applied
 from savermark.retention.runs_plan import Addressable, RunsPlan, check_runs, plan_runs
+from savermark.retention.settle import PAUSE, RETRIES
+from savermark.retention.statements import execute
 from savermark.storage import TABLES, Table
 
 if TYPE_CHECKING:

@@ -43,9 +43,13 @@ def tell_walks(run: RunResult, workload: str) -> WalkStory | None:
 
 
 def _backends(known: pd.DataFrame, floors: pd.DataFrame) -> Iterator[str]:
-    """For each backend the walks of its longest case by the floor, the fastest one first."""
+    """For each backend the walks at its longest thread, the fastest one first.
+
+    Of several such cases the one that takes the floor longest.
+    """
     for backend, rows in known.groupby("backend", sort=False):
-        case = most(floors[floors["backend"] == backend], "p50_ns")["variant"]
+        mine = floors[floors["backend"] == backend]
+        case = most(mine[mine["turns"] == mine["turns"].max()], "p50_ns")["variant"]
         mine = rows[rows["variant"] == case].sort_values("times_floor")
         where = f" ({case})" if case else ""
         first, *others = (_one(row) for row in mine.to_dict("records"))

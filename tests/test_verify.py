@@ -813,3 +813,19 @@ def test_no_single_row_can_go_unnoticed(build: Any, mode: Any) -> None:
         verdicts[passed] += 1
         saver.delete_thread(copy)
     assert min(verdicts.values()) > 5
+
+
+def test_a_circle_is_no_walk_without_end(kept: Kept) -> None:
+    """Every read of such a thread ends, before it goes whole and where it stays."""
+    hand = kept.hand().put("c0").put("c1", "c0", moved="a", counts="a")
+    hand.put("c2", "c1", moved="a", counts="a").put("c3", "c2", moved="a", counts="a")
+    with kept.rows.transaction(hand.thread) as txn:
+        assert txn.reparent("", "c1", "c2") == 1
+    before = snapshot_promises(kept.saver, [hand.thread])
+    latest = before.threads[hand.thread].latest
+    assert latest is not None and "circle" in latest.error
+    assert not before.threads[hand.thread].readings["", "c0"].error
+    plans = list(apply(kept.rows, parse_policy("keep-latest"), threads=[hand.thread]))
+    assert plans[0].refused and verify_retention(before, kept.saver, plans=plans)
+    plans = list(apply(kept.rows, parse_policy("delete"), threads=[hand.thread]))
+    assert not plans[0].refused and verify_retention(before, kept.saver, plans=plans).ok

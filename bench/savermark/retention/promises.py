@@ -22,6 +22,7 @@ from savermark.retention.branching import (
     Place,
     scan_before_message,
 )
+from savermark.retention.circles import unclosed
 from savermark.retention.duration import is_duration_only
 from savermark.retention.leftovers import is_call
 from savermark.retention.reading import (
@@ -158,6 +159,21 @@ def read_thread(
     channels = deltas if deltas is not None else _deltas(image)
     calls = _calls(image)
     wanted = _wanted(keys, targets, calls) if only is None else keys & set(only)
+    work = _readings(thread, lens, channels, keys, wanted, image)
+    readings, points, live = yield from unclosed(image, work)
+    return ThreadReading(image, keys, live, readings, points, calls, channels, tables)
+
+
+def _readings(
+    thread: str,
+    lens: Lens,
+    channels: Mapping[str, frozenset[str]],
+    keys: frozenset[CheckpointKey],
+    wanted: Collection[CheckpointKey],
+    image: ThreadImage,
+) -> Reader[tuple[dict[CheckpointKey, Reading], dict[str, str | BranchError], Reading | None]]:
+    """The checkpoints that are wanted, the branch points, and the newest state."""
+    wanted = frozenset(wanted)
     found: dict[CheckpointKey, Seen | None] = {}
     points = yield from _branch_points(thread, lens, channels, keys, wanted, image, found)
     for key in sorted(wanted - found.keys()):
@@ -167,8 +183,7 @@ def read_thread(
         Ask("tuple", thread), lens, channels.get("", frozenset()), state=True
     )
     readings = {key: seen.reading for key, seen in found.items() if seen and key in wanted}
-    live = latest.reading if latest else None
-    return ThreadReading(image, keys, live, readings, points, calls, channels, tables)
+    return readings, points, latest.reading if latest else None
 
 
 def _read(

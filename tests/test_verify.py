@@ -829,3 +829,27 @@ def test_a_circle_is_no_walk_without_end(kept: Kept) -> None:
     assert plans[0].refused and verify_retention(before, kept.saver, plans=plans)
     plans = list(apply(kept.rows, parse_policy("delete"), threads=[hand.thread]))
     assert not plans[0].refused and verify_retention(before, kept.saver, plans=plans).ok
+
+
+def test_what_could_not_be_read_before_is_not_proven(kept: Kept) -> None:
+    """Values under somebody's own serializer: neither a loss that we made nor a proof."""
+    hand = kept.hand().put("c0", values={"n": [0]}).put("c1", "c0", {"n": [1]})
+
+    class Sealed(type(kept.saver.serde)):  # type: ignore[misc]
+        def loads_typed(self, data: Any) -> Any:
+            raise NotImplementedError("sealed")
+
+    serde, kept.saver.serde = kept.saver.serde, Sealed()
+    try:
+        before = snapshot_promises(kept.saver, [hand.thread])
+        same = verify_retention(before, kept.saver)
+    finally:
+        kept.saver.serde = serde
+    assert {each.verdict for each in same.checks if each.check == "latest"} == {"unproven"}
+    assert "failed" not in {each.verdict for each in same.checks}
+    lost = snapshot_promises(kept.saver, [hand.thread])
+    kept.saver.serde = Sealed()
+    try:
+        assert "failed" in {each.verdict for each in verify_retention(lost, kept.saver).checks}
+    finally:
+        kept.saver.serde = serde

@@ -67,7 +67,14 @@ def _latest(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
 def _moved_on(old: Reading, new: Reading, scope: Scope, found: Findings) -> None:
     """A checkpoint that came after the first reading: a live run's, or one that the policy put."""
     if new.error:
-        found.add("failed", f"the newest state, {new.checkpoint_id}, cannot be read: {new.error}")
+        # One that cannot be read at all (a serializer that is not ours) has no id to name.
+        where = f", {new.checkpoint_id}," if new.checkpoint_id else ""
+        what = f"the newest state{where} cannot be read"
+        same = not new.checkpoint_id and new.error == old.error
+        if same:
+            found.add("unproven", f"{what}, as before: {new.error}")
+        else:
+            found.add("failed", f"{what}: {new.error}")
     elif ("", new.checkpoint_id) in scope.targets and scope.told:
         found.notes.append(f"a run moved on to {new.checkpoint_id} meanwhile")
     elif problem := old.lost_in(new):

@@ -257,6 +257,15 @@ def test_a_prune_that_ignores_protected_ids_fails() -> None:
     assert "(protected) is gone" in told(rows)
 
 
+def test_a_prune_of_two_parameters_is_called_and_not_told_the_protected_ids() -> None:
+    def two(saver: Any, threads: list[str]) -> Any:
+        return by_policy("keep-latest")(saver, threads, ())
+
+    rows = list(run_contract(InMemorySaver(), two, scenarios=["A", "C"], modes=["full"]))
+    assert {r.scenario: r.ok for r in rows if r.check == "resume"} == {"A": True, "C": False}
+    assert all(r.ok for r in rows if r.scenario == "A")
+
+
 def test_a_refusal_passes_where_nothing_changed() -> None:
     def raises(saver: Any, threads: list[str], protect: Collection[str]) -> None:
         raise NotImplementedError("no delta channels")

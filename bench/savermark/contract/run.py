@@ -18,7 +18,7 @@ from savermark.errors import ContractError, Unsupported, UsageError, unknown
 from savermark.retention.digest import Verdict
 from savermark.retention.findings import CHECKS
 from savermark.retention.records import ThreadPlan
-from savermark.retention.told import Told, told_plans
+from savermark.retention.told import Told, asked, told_plans
 from savermark.retention.verify import (
     Promises,
     asnapshot_promises,
@@ -29,8 +29,9 @@ from savermark.retention.verify import (
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-# The prune under test: saver, thread ids, protected checkpoint ids. What it returns is optional.
-Prune = Callable[[Any, list[str], frozenset[str]], Told | Awaitable[Told]]
+# The prune under test: saver, thread ids, and protected checkpoint ids if it takes a third.
+# What it returns is optional.
+Prune = Callable[..., Told | Awaitable[Told]]
 
 REFUSALS = (NotImplementedError, ContractError, Unsupported)
 
@@ -172,7 +173,8 @@ def run_contract(
 ) -> Iterator[Row]:
     """Play the scenarios on a sync saver, and yield what each found.
 
-    `prune(saver, threads, protect)` deletes what it likes but what it must keep. It may return
+    `prune(saver, threads, protect)` deletes what it likes but what it must keep; one without a
+    third parameter is not told the protected ids, and must keep them all the same. It may return
     plans, what `apply` returned, or for each thread the ids that stay addressable. It may refuse a
     thread in a plan or by raising one of `REFUSALS`, and must then leave it as it was; what else
     it raises fails the scenario. A scenario's threads are deleted after it, where the saver can.
@@ -206,7 +208,7 @@ def _run(stage: Stage, prune: Prune) -> list[Row]:
     protect = told.protected | twin.protected
     before = snapshot_promises(saver, stage.threads, protect=protect, graph=graph)
     try:
-        done = stage.taken(prune(saver, [stage.thread], told.protected))
+        done = stage.taken(prune(*asked(prune, saver, [stage.thread], told.protected)))
     except REFUSALS as error:
         done = stage.refused(error)
     except Exception as error:  # the prune is the application's code
@@ -228,7 +230,7 @@ async def _arun(stage: Stage, prune: Prune) -> list[Row]:
     protect = told.protected | twin.protected
     before = await asnapshot_promises(saver, stage.threads, protect=protect, graph=graph)
     try:
-        made = prune(saver, [stage.thread], told.protected)
+        made = prune(*asked(prune, saver, [stage.thread], told.protected))
         done = stage.taken(await made if inspect.isawaitable(made) else made)
     except REFUSALS as error:
         done = stage.refused(error)

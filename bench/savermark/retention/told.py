@@ -1,8 +1,10 @@
-"""What a policy or a prune says it kept: plans, results, or plain ids, in one form."""
+"""What a prune is asked, and what it says it kept: plans, results, or plain ids, in one form."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from savermark.errors import UsageError
 from savermark.retention.records import Applied, ThreadPlan
@@ -23,6 +25,17 @@ def named(threads: Iterable[str], what: str = "threads") -> list[str]:
     if isinstance(threads, (str, bytes)):
         raise UsageError(f"{what} must be a list of ids, not the text {threads!r}: [{threads!r}]")
     return list(dict.fromkeys(str(each) for each in threads))
+
+
+def asked(
+    prune: Callable[..., Any], saver: Any, threads: list[str], protect: frozenset[str]
+) -> tuple[Any, ...]:
+    """What a prune is called with: a saver, thread ids, and protected ids if it takes a third."""
+    try:
+        inspect.signature(prune).bind(saver, threads, protect)
+    except (TypeError, ValueError):
+        return (saver, threads)
+    return (saver, threads, protect)
 
 
 def told_targets(told: Told) -> dict[str, Targets]:

@@ -17,7 +17,7 @@ from savermark.history.rows import row_access
 from savermark.retention.apply import aapply, apply
 from savermark.retention.fold import graph_fold
 from savermark.retention.records import Applied, ThreadPlan
-from savermark.retention.told import Told, told_plans
+from savermark.retention.told import Told, asked, told_plans
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -82,9 +82,7 @@ async def call_function(
     protect: frozenset[str],
 ) -> Done:
     """Somebody's own policy: `function(saver, thread_ids)`, or with a third parameter `protect`."""
-    given: tuple[Any, ...] = (ground.saver, names)
-    if _takes_three(function):
-        given = (*given, protect)
+    given = asked(function, ground.saver, names, protect)
     try:
         told = await _answer(ground, function, given)
     except (NotImplementedError, Unsupported):
@@ -116,14 +114,6 @@ async def _answer(ground: Ground, function: Callable[..., Any], given: tuple[Any
     answer: Told = list(told) if isinstance(told, Iterator) else told
     told_plans(answer)  # a `UsageError` now, not in the middle of the verification
     return answer
-
-
-def _takes_three(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 async def _empty(ground: Ground, name: str) -> bool:

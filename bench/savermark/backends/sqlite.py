@@ -58,7 +58,7 @@ def explain(error: sqlite3.Error, path: Path) -> str:
         "unable to open": f"cannot open {path}: choose an existing folder that can be written",
         "readonly database": f"{path} is read-only: make file and folder writable, or copy it",
         "locked": f"{path.name} is locked by another process: close that one, or use a copy",
-        "not a database": f"{path} is not a SQLite database: name another file, or remove it",
+        "not a database": f"{path} is not a SQLite database: name another file",
         "malformed": f"{path} is damaged: restore it from a copy, or remove it",
         "disk I/O error": f"the disk refused {path.name}: check its space, quota and health",
         "no such table": f"{path} holds no checkpoint tables: let savermark create the store",

@@ -23,7 +23,7 @@ from savermark.errors import ContractError
 from savermark.history.arows import AsyncRows
 from savermark.history.bulk import Cut, batches, bulk_of
 from savermark.history.postgres import PostgresRows
-from savermark.history.postgres_facts import facts_of
+from savermark.history.postgres_facts import _plain, _spaces, facts_of
 from savermark.history.rows import ThreadBusy, row_access
 from savermark.retention.apply import aapply, apply
 from savermark.retention.fast import SetPlan
@@ -556,3 +556,33 @@ def test_versions_that_are_no_texts_make_no_line(versions: list[str]) -> None:
     columns = [[""] * len(ids), ids, ["", *ids[:-1]], versions]
     facts, _ = facts_of(len(ids), ["\n".join(column) for column in columns], None)
     assert not facts or not facts[""].linear
+
+
+NAMES = st.sampled_from(["a", "b", 'x, "y', 'x": "y', 'z": 1, "y', "line\nend", "back\\"])
+VERSIONS = st.one_of(
+    st.integers(1, 12).map(str), st.integers(1, 3), st.sampled_from(['1", "a', ""])
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    steps=st.lists(st.dictionaries(NAMES, VERSIONS, max_size=3), min_size=1, max_size=5).flatmap(
+        lambda steps: st.permutations([*enumerate(steps)])
+    )
+)
+def test_the_short_way_through_texts_tells_what_the_long_way_does(
+    steps: list[tuple[int, dict[str, Any]]],
+) -> None:
+    state: dict[str, Any] = {}
+    grown = {at: (state := state | line) for at, line in sorted(steps)}
+    rows = [("", f"{at}", f"{at - 1}" if at else "", json.dumps(grown[at])) for at, _ in steps]
+    texts = ["\n".join(column) for column in zip(*rows, strict=True)]
+    short, long = _plain(len(rows), *texts), _spaces(len(rows), texts)
+    event("short" if short else "long")
+    if short is not None:
+        assert long[""].linear and [*long[""].ids] == [*short.ids]
+        assert [*long[""].versions] == [*short.versions]
+        assert short.with_blobs(["a"], filled=True).strays == (
+            long[""].with_blobs(["a"], filled=True).strays
+        )
+        assert short.named(2) == long[""].named(2)

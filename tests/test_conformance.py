@@ -148,7 +148,7 @@ def test_the_verb_on_a_broken_saver(capsys: pytest.CaptureFixture[str]) -> None:
     ("argv", "code", "words"),
     [
         (["conformance", "memroy"], 2, "did you mean 'memory'"),
-        (["conformance", "no.such:thing"], 1, "cannot be imported"),
+        (["conformance", "no.such:thing"], 2, "cannot be imported"),
         (["conformance", "memory", "--group", "x"], 2, "'x' is not one of"),
         (["conformance", "memory", "-o", "/nowhere/at/all.json"], 2, "/nowhere/at"),
     ],

@@ -131,7 +131,9 @@ def test_serializer_goes_in_or_is_unsupported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "kind", "line"),
     [
-        ("no_such_module_here:x", BackendError, "No module named 'no_such_module_here'"),
+        ("no_such_module_here:x", UsageError, "No module named 'no_such_module_here'"),
+        ("no_such.module.here:x", UsageError, "No module named 'no_such'"),
+        ("json.nothing.here:x", UsageError, "No module named 'json.nothing'"),
         (f"{HERE}:takes_nothin", UsageError, "did you mean 'takes_nothing'"),
         (f"{HERE}:not_callable", UsageError, "name a class or a function"),
         ("postgresql://host/db", UsageError, "package.module:factory"),
@@ -176,6 +178,16 @@ def test_failing_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(BackendError) as caught:  # found at all: the working folder is looked in
         get_backend("theirs_is_broken:make")
     assert str(caught.value).endswith("cannot be imported: ValueError: first line")
+
+
+def test_a_module_that_lacks_another_is_a_failing_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs_lacks_one.py").write_text("import theirs_lacks")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(BackendError, match="No module named 'theirs_lacks'"):
+        get_backend("theirs_lacks_one:make")
 
 
 def test_description_names_class_and_version(tmp_path: Path) -> None:

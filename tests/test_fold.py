@@ -372,7 +372,7 @@ def test_a_graph_by_its_name(name: str) -> None:
         ("test_fold:numbr", UsageError, "did you mean 'number'"),
         ("test_fold:number", UsageError, "is a int: name a compiled graph"),
         ("test_fold:broken", BackendError, "cannot be built"),
-        ("no_such_module:graph", BackendError, "cannot be imported"),
+        ("no_such_module:graph", UsageError, "cannot be imported"),
         ("tiny_graph:build", BackendError, "cannot be built"),
     ],
 )

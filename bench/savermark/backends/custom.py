@@ -51,7 +51,8 @@ _PROBE: RunnableConfig = {"configurable": {"thread_id": "savermark-probe", "chec
 def load_object(reference: str, what: str = "saver", form: str = "factory") -> Any:
     """What `package.module:name` names; the name may be dotted. `what` and `form` are for messages.
 
-    Raises `UsageError` for a malformed or unknown name, `BackendError` when the import fails.
+    Raises `UsageError` for a malformed name and for a module or a name in it that is not there,
+    `BackendError` when the module is found and raises while it is imported.
     """
     module_name, _, path = reference.partition(":")
     parts = [*module_name.split("."), *path.split(".")]
@@ -62,6 +63,15 @@ def load_object(reference: str, what: str = "saver", form: str = "factory") -> A
         sys.path.append(here)
     try:
         module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not _on_the_way(error.name, module_name):
+            raise BackendError(
+                f"{what} {reference!r} cannot be imported: {one_line(error)}"
+            ) from error
+        raise UsageError(
+            f"{what} {reference!r} cannot be imported: {one_line(error)}: install it, or run where "
+            "it lies"
+        ) from error
     except Exception as error:  # an import runs foreign code: whatever it raises is its failure
         raise BackendError(f"{what} {reference!r} cannot be imported: {one_line(error)}") from error
     try:
@@ -69,6 +79,11 @@ def load_object(reference: str, what: str = "saver", form: str = "factory") -> A
     except AttributeError as error:
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UsageError(unknown(f"name in {module_name}", path, public)) from error
+
+
+def _on_the_way(missing: str | None, module_name: str) -> bool:
+    """Whether the missing module is the one that was named, or a package that it is named in."""
+    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
 
 
 def load_factory(reference: str) -> Callable[..., Any]:

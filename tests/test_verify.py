@@ -845,8 +845,13 @@ def test_what_could_not_be_read_before_is_not_proven(kept: Kept) -> None:
         same = verify_retention(before, kept.saver)
     finally:
         kept.saver.serde = serde
-    assert {each.verdict for each in same.checks if each.check == "latest"} == {"unproven"}
-    assert "failed" not in {each.verdict for each in same.checks}
+    told = {each.check: each.verdict for each in same.checks if each.check != "orphans"}
+    assert told == dict.fromkeys(("latest", "resume", "branch", "values"), "unproven") | {
+        "pending": "ok"  # rows are compared only where (b) and (e) could read
+    }
+    assert all(
+        "could not be read before" in c.detail or "as before" in c.detail for c in same.failures
+    )
     lost = snapshot_promises(kept.saver, [hand.thread])
     kept.saver.serde = Sealed()
     try:

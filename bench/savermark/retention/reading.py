@@ -138,6 +138,9 @@ def read_checkpoint(
     if found is None or isinstance(found, Failure):
         return None if found is None else _failed(ask.checkpoint_id or "", found)
     held = cast("CheckpointTuple", found)
+    if not isinstance(held.checkpoint, Mapping):  # bytes of another serializer may decode to this
+        kind = type(held.checkpoint).__name__
+        return _failed(ask.checkpoint_id or "", Failure(f"its checkpoint reads back as {kind}"))
     names = _rebuilt(held, lens.specs(ask.checkpoint_ns), deltas)
     at = Ask("history", ask.thread_id, ask.checkpoint_ns, id_of(held), names)
     histories = []

@@ -56,7 +56,7 @@ def _latest(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
         _moved_on(old, new, scope, found)
     else:
         _same_state(old, new, "the newest state", found)
-        if old.writes != new.writes:
+        if not old.error and old.writes != new.writes:
             found.add("failed", "the newest state has other pending writes")
         elif ("", new.checkpoint_id) in scope.support:
             found.add("failed", f"the newest, {new.checkpoint_id}, is kept only as support")
@@ -70,23 +70,29 @@ def _moved_on(old: Reading, new: Reading, scope: Scope, found: Findings) -> None
         # One that cannot be read at all (a serializer that is not ours) has no id to name.
         where = f", {new.checkpoint_id}," if new.checkpoint_id else ""
         what = f"the newest state{where} cannot be read"
-        same = not new.checkpoint_id and new.error == old.error
-        if same:
+        if old.error and not new.checkpoint_id:
             found.add("unproven", f"{what}, as before: {new.error}")
         else:
             found.add("failed", f"{what}: {new.error}")
     elif ("", new.checkpoint_id) in scope.targets and scope.told:
         found.notes.append(f"a run moved on to {new.checkpoint_id} meanwhile")
+    elif old.error:
+        _unread(old, "the newest state", found)
     elif problem := old.lost_in(new):
         found.add("unproven", f"{new.checkpoint_id} came meanwhile: {problem[1]}")
     else:
         found.notes.append(f"at {new.checkpoint_id}, with the same values")
 
 
+def _unread(old: Reading, what: str, found: Findings) -> None:
+    """Nothing to compare with: no loss is shown, and none is ruled out."""
+    found.add("unproven", f"{what} could not be read before: {old.error}")
+
+
 def _same_state(old: Reading, new: Reading, what: str, found: Findings) -> None:
     """Whether a resume starts from the same values and runs the same tasks."""
     if old.error:
-        found.notes.append(f"{what} could not be read before: {old.error}")
+        _unread(old, what, found)
     elif new.error:
         found.add("failed", f"{what} cannot be read: {new.error}")
     elif problem := old.lost_in(new):
@@ -112,7 +118,9 @@ def _resume(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
         elif key in scope.protected and key not in scope.targets:
             found.add("failed", f"{name} is protected and kept only as support")
         elif old is not None and new is not None:
-            if not old.error and new.error:
+            if old.error:
+                _unread(old, name, found)
+            elif new.error:
                 found.add("failed", f"{name} cannot be read: {new.error}")
             elif old.frontier != new.frontier or old.upcoming != new.upcoming:
                 found.add("failed", f"{name} would run other tasks")
@@ -150,7 +158,11 @@ def _same_replay(
             found.add("failed", what)
             continue
         was, now = before.readings.get((space, old)), after.readings.get((space, old))
-        if was is not None and now is not None and (problem := was.lost_in(now)):
+        if was is None or now is None:
+            continue
+        if was.error:
+            _unread(was, f"subgraph {space!r} at {old}", found)
+        elif problem := was.lost_in(now):
             found.add(problem[0], f"{what}: {problem[1]}")
 
 
@@ -178,6 +190,8 @@ def _branch(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
                 found.add("failed", f"a branch before message {message!r}: {why}")
         elif isinstance(new, LineageIntegrity):
             found.add("failed", f"a branch before message {message!r}: {new}")
+    if not before.points and before.latest is not None and before.latest.error:
+        _unread(before.latest, "the newest state, where its messages stand,", found)
     found.notes.append(f"{kept} of {len(before.points)} messages promised, all found")
     return found
 
@@ -212,10 +226,13 @@ def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
     count = 0
     for key in promised:
         old, new = before.readings[key], after.readings.get(key)
-        if new is None or old.error:
+        if new is None:
             continue  # a missing id is what (b) reports
-        count += 1
         where = f"checkpoint {key[1]}" + f" of {key[0]!r}" * bool(key[0])
+        if old.error:
+            _unread(old, where, found)
+            continue
+        count += 1
         if new.error:
             found.add("failed", f"{where} cannot be read: {new.error}")
         elif problem := old.lost_in(new):
@@ -271,8 +288,8 @@ def _subgraphs(before: ThreadReading, after: ThreadReading, root: str, found: Fi
         old, new = before.readings.get((space, head)), after.readings.get((space, head))
         if new is None:
             found.add("failed", f"the subgraph {space!r} would start again: its state is gone")
-        elif old is not None and not old.error:
+        elif old is not None:
             what = f"the subgraph {space!r} that waits for an answer"
             _same_state(old, new, what, found)
-            if old.writes != new.writes:
+            if not old.error and old.writes != new.writes:
                 found.add("failed", f"{what}: {_count(old, new)}")

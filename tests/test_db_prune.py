@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from savermark.history.image import ThreadImage
     from savermark.history.rows import RowAccess
+    from savermark.retention.promises import ThreadReading
     from savermark.retention.records import Applied
     from savermark.retention.verify import Verification
 
@@ -241,6 +242,45 @@ def test_a_loss_is_found_and_ends_the_job(left: Left, db: Caller) -> None:
     assert rows_of(left, "c") != spared  # `a` and `b` were done before
 
 
+SEALED = {
+    "sqlite": "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'b'",
+    "postgres": "UPDATE checkpoint_blobs SET type = 'msgpack+aes' WHERE thread_id = 'b'",
+}
+
+
+def sealed(left: Left) -> None:
+    """Three threads, of which the serializer that is at hand cannot read the second."""
+    for thread in ("a", "b", "c"):
+        names = line(left, thread)
+        Hand(left.saver, thread).put(identity(98), names[-1], {"n": [1]})
+    left.sql(SEALED[left.name])
+
+
+def test_a_newest_state_that_cannot_be_read_is_refused_beforehand(left: Left, db: Caller) -> None:
+    sealed(left)
+    before = rows_of(left, "b")
+    said = db("prune", left.uri, *KEEP, "--yes", "--format", "json", "-q")
+    assert said.code == 3
+    (refused,) = said.document["refused"]
+    assert refused["thread_id"] == "b"
+    assert "\n" not in refused["reason"]
+    assert rows_of(left, "b") == before
+    assert {each["thread_id"] for each in said.document["threads"]} == {"a", "c"}
+    found = said.document["verification"]
+    assert (found["ok"], found["threads"]) == (True, 2)
+    if left.name == "postgres":  # there only the values are sealed, and the plan needs none
+        assert "msgpack+aes" in refused["reason"]
+        assert "--graph module:name" in refused["reason"]
+
+
+@pytest.mark.parametrize("policy", ["delete", "idle-threads=0s"])
+def test_a_thread_that_cannot_be_read_is_deleted_whole(left: Left, db: Caller, policy: str) -> None:
+    sealed(left)
+    said = db("prune", left.uri, "--policy", policy, "--grace", "0s", "--yes")
+    assert said.code == 0
+    assert counts(left)["checkpoints"] == 0
+
+
 @dataclass(frozen=True)
 class Meanwhile:
     """A policy, and what happens right after each thread was changed."""
@@ -253,6 +293,9 @@ class Meanwhile:
 
     def foresee(self, image: ThreadImage) -> Applied:
         return self.inner.foresee(image)
+
+    def unprovable(self, planned: Applied, before: ThreadReading) -> str:
+        return self.inner.unprovable(planned, before)
 
     def settle(self, rows: RowAccess, image: ThreadImage) -> Applied:
         done = self.inner.settle(rows, image)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from savermark.history.image import ThreadImage
     from savermark.history.rows import RowAccess
+    from savermark.retention.promises import ThreadReading
     from savermark.retention.records import Applied
     from savermark.retention.verify import Promises
 
@@ -41,6 +42,10 @@ class Task(Protocol):
 
     def foresee(self, image: ThreadImage) -> Applied:
         """The plan, as the result of having done nothing."""
+        ...
+
+    def unprovable(self, planned: Applied, before: ThreadReading) -> str:
+        """Why nobody could show afterwards that the thread is unharmed; empty: go on."""
         ...
 
     def settle(self, rows: RowAccess, image: ThreadImage) -> Applied:
@@ -186,6 +191,10 @@ def _do(
             if pace.stop():
                 tally.stopped = "interrupted"
                 break
+            reading = before.threads.get(each.first.thread_id)
+            if reading is not None and (why := task.unprovable(each.first, reading)):
+                tally.add(replace(each.first, refused=why), done=True)
+                continue
             applied = task.settle(rows, each.image)
             tally.add(applied, done=True)
             if applied.thread_id in before.threads and not applied.refused:

@@ -16,6 +16,7 @@ from savermark.retention.verify import Check, Verification
 if TYPE_CHECKING:
     from savermark.history.image import ThreadImage
     from savermark.history.rows import RowAccess
+    from savermark.retention.promises import ThreadReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,17 @@ class PolicyTask:
     def foresee(self, image: ThreadImage) -> Applied:
         """The plan."""
         return foresee(image, self.job)
+
+    def unprovable(self, planned: Applied, before: ThreadReading) -> str:
+        """A newest state that cannot be read now cannot be shown to read the same afterwards."""
+        newest = before.latest
+        if planned.plan.whole or newest is None or not newest.error:
+            return ""
+        return (
+            f"its newest state cannot be read ({newest.error}), so nothing could be proven: give "
+            "--graph module:name of a graph compiled with a checkpointer that has its serializer, "
+            "or delete the thread whole"
+        )
 
     def settle(self, rows: RowAccess, image: ThreadImage) -> Applied:
         """One transaction, planned anew inside it."""
@@ -76,6 +88,10 @@ class RunsTask:
         if self.dry_run or (applied.plan.empty and not applied.refused):  # nobody will settle it
             self._count(RunsApplied(applied, planned.matched, planned.needed, planned.cut))
         return applied
+
+    def unprovable(self, planned: Applied, before: ThreadReading) -> str:
+        """What runs stored is deleted on demand, whether or not it can be read."""
+        return ""
 
     def settle(self, rows: RowAccess, image: ThreadImage) -> Applied:
         """One transaction, planned anew inside it."""

@@ -25,7 +25,7 @@ from savermark.frame.retention import (
 )
 from savermark.frame.run_history import history_table
 from savermark.records import SCHEMA_VERSION, Phase, Status, TrialResult
-from savermark.report.retention_block import retention_verdict
+from savermark.report.retention_block import retention_markdown, retention_verdict
 from savermark.results import RunResult
 from savermark.retention.findings import CHECKS
 from savermark.spec import (
@@ -220,6 +220,8 @@ def test_the_naive_policy_is_shown_failing(run: Callable[..., Any], backend: str
     (judged,) = verdicts(result)
     assert not judged.ok and judged.verdict.startswith("FAILED: 2 of 2 threads")
     assert judged.failures and judged.checks["latest"]["failed"] == 2
+    block = retention_markdown(result)
+    assert "What broke" in block and "ratio of medians" not in block  # no legend without numbers
 
 
 @pytest.mark.parametrize("name", ["careful", "silent"])
@@ -342,6 +344,7 @@ def test_a_run_with_a_policy_is_never_compared_with_one_without(
 def test_the_tables_say_what_the_frames_say(run: Callable[..., Any]) -> None:
     found = [run(policy) for policy in ("keep-turns=1", "keep-latest")]
     result = result_of([case for case, _ in found], [trial for _, trial in found])
+    assert "ratio of medians" in retention_markdown(result)
     space = space_table([result]).set_index(["policy", "table"])
     storage = to_frame(result, "storage")
     for policy in ("keep-turns=1", "keep-latest"):

@@ -87,8 +87,11 @@ def _failures(judged: list[Judged]) -> Iterator[str]:
 
 
 def _made(run: RunResult) -> Iterator[str]:
-    yield _LEGEND
-    if any(busy_load(run, trial) is not None for trial in run.trials):
+    judged = verdicts(run)
+    numbers = not judged or any(each.ok for each in judged)
+    if judged and numbers:  # a scenario has no before and after
+        yield _LEGEND
+    if numbers and any(busy_load(run, trial) is not None for trial in run.trials):
         yield "\n**The machine was busy: rows and bytes hold, times do not.**"
     yield ""
     yield f"Run {run.run_id}:\n\n```\n{run.header.get('command', '')}\n```"

@@ -15,6 +15,12 @@ pytest_plugins = ["pytester"]
 DOCS = Path(__file__).parents[1] / "docs" / "regressions.md"
 
 
+@pytest.fixture(autouse=True)
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-benchmark writes no file inside a worker of pytest-xdist, where these tests run."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 def _example() -> str:
     found = re.search(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None

@@ -743,6 +743,8 @@ def test_a_branch_point_survives_the_prune_that_protects_it(kept: Kept) -> None:
         branch_point(kept.saver, thread_id(), "one", graph=graph)
     with pytest.raises(DepthExceeded):
         branch_point(kept.saver, thread, "two", graph=graph, max_depth=2)
+    support = [ids[1]]  # not offered: what lies before it and is settled is
+    assert branch_point(kept.saver, thread, "three", graph=graph, support=support) < ids[1]
     pruned(kept, thread, "keep-latest", protect=[ids[1]])  # the walk ends before it now
     assert branch_point(kept.saver, thread, "three", graph=graph) == ids[1]
     again = say(graph, thread, "again", at_id=ids[1])

@@ -210,11 +210,13 @@ def _name_frequencies(axes: Axes, rows: pd.DataFrame) -> None:
     """The frequency beside the highest point of each variant."""
     for row in rows.sort_values("p50_ns").groupby("variant").last().to_dict("records"):
         frequency = row["snapshot_frequency"]
+        never = pd.isna(frequency)  # the leftmost one: above its point, out of the next one's way
         axes.annotate(
-            "never" if pd.isna(frequency) else str(frequency),
+            "never" if never else str(frequency),
             (row["stored"], row["p50_ns"]),
-            (5, 3),  # beside the point: above it may be the panel's name
+            (0, 7) if never else (5, 3),
             textcoords="offset points",
+            ha="center" if never else "left",
             size=SMALL,
             color=MUTED,
         )

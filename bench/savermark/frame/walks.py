@@ -149,16 +149,16 @@ def _walk_choices(run: RunResult) -> list[Choice]:
     reads = reads.drop_duplicates(["workload", "backend", "walk", "snapshot_frequency"])
     return [
         Choice(
-            backend=row.backend,
-            walk=row.walk,
-            frequency=_whole(row.snapshot_frequency),
-            stored_bytes=held[row.workload, row.variant, row.backend],
-            read_ns=row.p50_ns,
-            high_ns=_number(row.p50_high_ns),
-            workload=row.workload if len(offering) > 1 else "",
+            backend=row["backend"],
+            walk=row["walk"],
+            frequency=_whole(row["snapshot_frequency"]),
+            stored_bytes=held[row["workload"], row["variant"], row["backend"]],
+            read_ns=row["p50_ns"],
+            high_ns=_number(row["p50_high_ns"]),
+            workload=row["workload"] if len(offering) > 1 else "",
         )
-        for row in reads.itertuples()
-        if (row.workload, row.variant, row.backend) in held
+        for row in reads.to_dict("records")
+        if tuple(row[name] for name in _KEYS) in held
     ]
 
 

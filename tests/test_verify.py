@@ -45,6 +45,7 @@ from savermark.retention.places import abranch_point, branch_point
 from savermark.retention.plan import plans
 from savermark.retention.policy import parse_policy
 from savermark.retention.records import Applied, ThreadPlan
+from savermark.retention.support import support_rows
 from savermark.retention.verify import (
     CHECKS,
     Check,
@@ -463,11 +464,13 @@ def test_support_rows_may_read_wrong(kept: Kept) -> None:
     reducers = {"a": extend_all, "b": extend_all}
     before = snapshot_promises(kept.saver, [hand.thread], channels=reducers)
     image = kept.rows.image(hand.thread)
+    assert support_rows(image.checkpoints) == frozenset()
     needed = keep_all(image, "", ["c4"])
     assert set(needed) == {"c4", "c3"}
     delete_others(kept, hand.thread, needed)
     with kept.rows.transaction(hand.thread) as txn:
         txn.reparent("", "c3", None)
+    assert support_rows(kept.rows.image(hand.thread).checkpoints) == {("", "c3")}
     plan = ThreadPlan(hand.thread, kept={"": needed})
     for told in (plan, None, {hand.thread: ["c4"]}):
         verification = verify_retention(before, kept.saver, plans=told)

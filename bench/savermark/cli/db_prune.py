@@ -22,7 +22,7 @@ from savermark.cli.db_options import (
     unconfirmed,
     yes_option,
 )
-from savermark.cli.output import format_option, quiet_option
+from savermark.cli.output import format_option, quiet_option, remark
 from savermark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def command(
             return PolicyTask(Job(terms, fold=fold), only)
 
         work = Work(database, tally, pace, report, loaded, terms.protected, grace, quiet)
+        _warn(policy, quiet=quiet)
         if yes:
             work.do(task)
         else:
@@ -138,6 +139,21 @@ def command(
     if not (yes or dry_run):
         raise unconfirmed()
     return exit_code(tally)
+
+
+def _warn(policy: RetentionPolicy, *, quiet: bool) -> None:
+    """What a live run can meet, which no verification afterwards shows."""
+    if policy.delta == "compact":
+        remark(
+            "compact wants that no run starts on these threads meanwhile: one that has read its "
+            "checkpoint and not yet its history would start from less (docs/reliability.md)",
+            quiet=quiet,
+        )
+    if policy.duration_leaves or policy.leaf_siblings:
+        remark(
+            "leaf rules want that no run starts on these threads meanwhile (docs/reliability.md)",
+            quiet=quiet,
+        )
 
 
 def _graph(policy: RetentionPolicy, reference: str | None, *, dry_run: bool) -> Any:

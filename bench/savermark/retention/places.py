@@ -6,7 +6,7 @@ graph.invoke({"messages": [...]}, {"configurable": {"thread_id": "thread-1", **b
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from savermark.retention.asking import Ask, Failure, Reader, adrive, drive
@@ -20,6 +20,7 @@ from savermark.retention.branching import (
 )
 from savermark.retention.duration import has_shape
 from savermark.retention.reading import Lens, Seen, lens_of, place_of, read_checkpoint
+from savermark.retention.support import support_rows
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -41,7 +42,8 @@ def branch_point(
     """The id of the checkpoint to branch from so that a message is as if it had not come.
 
     Walks from the newest checkpoint; where the walk comes to a root, scans what is older, as a
-    pruned thread needs it. `support` are ids that stay only for others' sake and are left out.
+    pruned thread needs it. Checkpoints that stay only for others' sake are left out: those that the
+    rows show (`support_rows`), where the saver's tables are known, and the ids in `support`.
     Arguments as of `snapshot_promises`. Raises `BranchError`.
     """
     lens = lens_of(saver, graph, channels, messages)
@@ -69,6 +71,8 @@ def _found(thread: str, message: str, lens: Lens, max_depth: int, support: set[s
     head = yield from _place(thread, None, lens)
     if head is None:
         raise LineageIntegrity(f"thread {thread!r} has no checkpoint")
+    rows = yield from _rows(thread)
+    support |= {name for space, name in support_rows(rows) if space == ""}
     lookup = Lookup(head, [message], max_depth)
     seen = {head.checkpoint_id}
     while (asked := lookup.wants) is not None:
@@ -82,22 +86,24 @@ def _found(thread: str, message: str, lens: Lens, max_depth: int, support: set[s
     if isinstance(outcome, str):
         return outcome
     if isinstance(outcome, ParentMissing):
-        older = yield from _older(thread, min(seen), support, lens)
+        ids = sorted({row.checkpoint_id for row in rows if row.checkpoint_ns == ""} - support)
+        older = yield from _older(thread, [one for one in ids if one < min(seen)], lens)
         base = scan_before_message([*older, head], message)
         if base is not None:
             return base
     raise outcome
 
 
-def _older(
-    thread: str, first: str, support: set[str], lens: Lens
-) -> Generator[Ask, Any, list[Place]]:
-    """The checkpoints of the root namespace before the walk's last, oldest first."""
+def _rows(thread: str) -> Reader[list[CheckpointRow]]:
+    """The checkpoint rows of the thread; none where the saver's tables are unknown."""
     listed = yield Ask("rows", thread)
-    rows = [] if isinstance(listed, Failure) else cast("list[CheckpointRow]", listed)
-    ids = sorted(row.checkpoint_id for row in rows if row.checkpoint_ns == "")
+    return [] if isinstance(listed, Failure) else cast("list[CheckpointRow]", listed)
+
+
+def _older(thread: str, ids: list[str], lens: Lens) -> Reader[list[Place]]:
+    """The checkpoints of these ids, oldest first, as far as the budget of a scan goes."""
     places = []
-    for one in [one for one in ids if one < first and one not in support][:MAX_DEPTH]:
+    for one in ids[:MAX_DEPTH]:
         place = yield from _place(thread, one, lens)
         places += [place] if place else []
     return places

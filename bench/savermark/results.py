@@ -37,7 +37,7 @@ Records = list[Record]
 
 def _with_costs(records: Records) -> Records:
     """Version 2 has what calls cost in counts; nothing counted them before."""
-    added = {"run": {"schema_version": 2}, "trial": {"costs": []}}
+    added: dict[str, Record] = {"run": {"schema_version": 2}, "trial": {"costs": []}}
     return [{**record, **added.get(str(record.get("record")), {})} for record in records]
 
 

@@ -153,4 +153,4 @@ def made_at(checkpoint_id: str) -> datetime:
     digits = checkpoint_id.replace("-", "")
     assert digits[12] == "6"
     ticks = int(digits[:12] + digits[13:16], 16)
-    return datetime(1582, 10, 15, tzinfo=UTC) + timedelta(microseconds=ticks / 10)
+    return datetime(1582, 10, 15, tzinfo=UTC) + timedelta(microseconds=ticks // 10)

@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from savermark.errors import UsageError
 from savermark.history.lineage import BlobRow, CheckpointRow, ThreadImage, WriteRow
+from savermark.retention.age import time_of
 from savermark.retention.plan import checked_threads, plan_thread
 from savermark.retention.policy import parse_policy
 from savermark.retention.records import Fold, Graft, ThreadPlan
@@ -274,6 +277,16 @@ def test_age_comes_from_the_id_and_unknown_age_stays() -> None:
     # A checkpoint goes only when every rule lets it go.
     both = plan(image(*rows), "keep-latest,older-than=2h")
     assert gone(both) == {old, mid} and gone(plan(image(*rows), "keep-latest")) == {old, mid, young}
+
+
+@given(ticks=st.integers(139_000_000_000_000_000, 140_000_000_000_000_000))
+def test_a_time_is_exact_to_the_microsecond(ticks: int) -> None:
+    digits = f"{ticks:015x}"
+    name = f"{digits[:8]}-{digits[8:12]}-6{digits[12:]}-8000-000000000000"
+    made = time_of(name)
+    assert made is not None
+    since = made - datetime(1582, 10, 15, tzinfo=UTC)
+    assert since // timedelta(microseconds=1) == ticks // 10
 
 
 def test_the_edge_of_an_age() -> None:

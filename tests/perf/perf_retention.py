@@ -90,7 +90,7 @@ def stored(name: str, kind: str) -> Iterator[Store]:
             store.destroy()
 
 
-def clear(rows: Any, threads: Sequence[str], batch: int = 64) -> int:
+def clear(rows: Any, threads: Sequence[str], batch: int = 250) -> int:
     """Keep the newest state of these; the rows that went."""
     done = apply(rows, LATEST, threads=threads, batch=batch)
     return sum(sum(each.deleted.values()) for each in done)
@@ -104,7 +104,7 @@ def _fresh(store: Store, *groups: Sequence[str]) -> None:
 
 
 def _against_the_saver(store: Store) -> Iterator[Goal]:
-    for batch, count, pruned, goal in ((64, THREADS, PRUNED, 6.0), (1, SINGLE, SINGLE, 1.0)):
+    for batch, count, pruned, goal in ((250, THREADS, PRUNED, 6.0), (1, SINGLE, SINGLE, 1.0)):
         ratios = []
         with store.saver() as saver, store.saver() as other:
             rows = row_access(saver)

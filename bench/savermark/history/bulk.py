@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Place = tuple[str, str]  # thread, namespace
 
 _NAMES = 500  # threads in one statement: the first SQLite builds take 999 parameters
-ROWS = 50_000  # rows of the threads that are taken into one transaction, at most
+ROWS = 200_000  # rows of the threads that are taken into one transaction, at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ class PostgresBulk:
             # A plan for any list is good enough for a short one, and need not be made again.
             prepare = None if len(threads) <= _FEW else False
             with repeatable(cursor):
+                for setting in sql.ROOM if prepare is False else ():
+                    cursor.execute(setting)
                 held = cursor.execute(sql.TRY, (list(threads),), prepare=prepare)
                 names = [row[0] for row in held]
                 yield PostgresBulkTxn(self.reader, cursor, names, prepare)

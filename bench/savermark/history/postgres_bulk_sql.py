@@ -10,6 +10,8 @@ from savermark.history.postgres import PostgresRows, lock_key
 if TYPE_CHECKING:
     from savermark.storage import Table
 
+# For this transaction only: sorts and hashes of a batch stay in memory, and nothing is compiled.
+ROOM = ("SET LOCAL work_mem = '64MB'", "SET LOCAL jit = off")
 # Never waits, so the snapshot it takes may be older than what the last holder did; the deletion
 # then meets rows that are gone and fails, which `ThreadBusy` says.
 TRY = f"SELECT t FROM unnest(%s::text[]) AS t WHERE pg_try_advisory_xact_lock({lock_key('t')})"

@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from savermark.history.bulk import batches
-from savermark.history.rows import BATCH
 from savermark.retention.fast import apply_batch, lane
 from savermark.retention.keep import GRACE
 from savermark.retention.plan import checked_threads, terms_of
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     from savermark.retention.fold import Materializer
     from savermark.retention.policy import RetentionPolicy
     from savermark.retention.records import CacheLifecycle
+
+
+FLEET = 250  # threads at a time: fewer cost more for each, more hold their locks longer
 
 
 def apply_thread(
@@ -59,7 +61,7 @@ def apply(
     protect: Protect = (),
     now: datetime | None = None,
     grace: timedelta = GRACE,
-    batch: int = BATCH,
+    batch: int = FLEET,
     sleep: float = 0.0,
     lifecycle: CacheLifecycle | None = None,
     fold: Materializer | None = None,
@@ -89,7 +91,7 @@ def aapply(
     protect: Protect = (),
     now: datetime | None = None,
     grace: timedelta = GRACE,
-    batch: int = BATCH,
+    batch: int = FLEET,
     sleep: float = 0.0,
     lifecycle: CacheLifecycle | None = None,
     fold: Materializer | None = None,

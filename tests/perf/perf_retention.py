@@ -149,7 +149,7 @@ def _memory(name: str, store: Store) -> Goal:
             threads = named(f"held{count}", count)
             _fresh(store, threads)
             tracemalloc.start()
-            clear(rows, threads)
+            clear(rows, threads, batch=64)
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     return Goal(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,29 +78,27 @@ def _workloads() -> Rows:
 
 def _backends() -> Rows:
     from savermark.backends.registry import backend_names, get_backend
-    from savermark.errors import BackendError
 
-    rows: Rows = []
-    for name in backend_names():
-        try:
-            title = get_backend(name).title
-        except BackendError as error:
-            title = f"not usable: {error}"
-        rows.append({"backend": name, "what it is": title})
-    return rows
+    return _titles("backend", backend_names(), get_backend)
 
 
 def _walks() -> Rows:
-    from savermark.errors import BackendError
     from savermark.history.walks import walk, walk_names
 
+    return _titles("walk", walk_names(), walk)
+
+
+def _titles(kind: str, names: Iterable[str], get: Callable[[str], Any]) -> Rows:
+    """What entry points registered; one of another package that cannot be loaded says why."""
+    from savermark.errors import BackendError
+
     rows: Rows = []
-    for name in walk_names():
+    for name in names:
         try:
-            title = walk(name).title
+            title = get(name).title
         except BackendError as error:
             title = f"not usable: {error}"
-        rows.append({"walk": name, "what it is": title})
+        rows.append({kind: name, "what it is": title})
     return rows
 
 

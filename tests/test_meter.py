@@ -105,6 +105,8 @@ def test_bytes_are_those_of_the_values(kept: Kept) -> None:
 
 
 def test_another_threads_rows_do_not_count(kept: Kept) -> None:
+    # In SQLite a scan that ends at the end of the table takes one step less.
+    kept.hand("~ sorts last").put("c00").write("c00", ("log", ["x"]))
     thread = _thread(kept)
     before = count(kept.saver, _base(kept, thread))
     for _ in range(3):

@@ -50,6 +50,7 @@ def _forget(kept: Kept) -> None:
     plans = plans_of(kept.saver)
     plans.windows.clear()
     plans.seeded.clear()
+    plans.long.clear()
     plans.walks = 0
 
 
@@ -148,6 +149,70 @@ def test_ids_with_the_separator_are_read_otherwise(postgres: Kept) -> None:
     hand.put("a\x01b").write("a\x01b", ("m", 1)).put("c", "a\x01b", moved="m")
     plans_of(postgres.saver).windows["m"] = 16
     assert statements(postgres, hand, "c") > 1
+
+
+# --- answers read piece by piece ----------------------------------------------------------------
+
+
+@pytest.fixture
+def streamed(postgres: Kept, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
+    """A store whose chains all count as long, read two rows at a time."""
+    monkeypatch.setattr("savermark.history.walks.postgres_plans._LONG", 2)
+    monkeypatch.setattr("savermark.history.walks.postgres._STREAMED", 2)
+    _forget(postgres)
+    yield postgres
+    _forget(postgres)
+
+
+def test_a_long_chain_is_read_piece_by_piece(streamed: Kept) -> None:
+    """In one statement, and as the base walk reads it; a fork in the range is passed over."""
+    hand = streamed.hand()
+    tip = line(hand, 40)
+    assert [statements(streamed, hand, tip) for _ in range(2)] == [1, 1]
+    assert plans_of(streamed.saver).long == {"m"}
+    hand.put("c00000x", "c00000", moved="m").write("c00000x", ("m", "side"))
+    assert statements(streamed, hand, tip) == 1
+
+
+def test_an_answer_that_does_not_hold_the_chain_is_read_to_its_end(streamed: Kept) -> None:
+    """A cancelled statement would cost a second connection; the next one is asked on this."""
+    hand = streamed.hand()
+    tip = line(hand, 40)
+    statements(streamed, hand, tip)
+    broken = streamed.hand()
+    line(broken, 30)
+    broken.put("c99999", "c00003x", moved="m")
+    config = at(broken.thread, "c99999")
+    assert ONE_PASS.trail(streamed.saver, config, ["m"]).broken == {"m": "c00003x"}
+    many = streamed.hand()
+    tip = line(many, 30)
+    many.write("c00007", ("m", "another"), task="00000000-other")
+    plans_of(streamed.saver).windows["m"] = 8_192
+    plans_of(streamed.saver).long.add("m")
+    statements(streamed, many, tip)
+    assert plans_of(streamed.saver).windows["m"] == 0
+
+
+def test_a_value_that_cannot_be_built_leaves_the_connection_usable(
+    streamed: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = streamed.hand()
+    tip = line(hand, 40)
+    statements(streamed, hand, tip)
+    config, taken = at(hand.thread, tip), []
+
+    def fail(value: tuple[str, bytes]) -> Any:
+        taken.append(value)
+        if len(taken) > 3:
+            raise ValueError("no such type")
+        return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(streamed.saver.serde, "loads_typed", fail)
+        with pytest.raises(ValueError, match="no such type"):
+            ONE_PASS.history(streamed.saver, config, ["m"])
+    assert len(taken) == 4
+    assert statements(streamed, hand, tip) == 1
 
 
 # --- counts -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ alike; ratios are medians over pairs.
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -67,8 +67,6 @@ class Pair:
             }
         }
         self._floor = floor_of(saver, asked)
-        with suppress(StopIteration):  # on a sync saver it awaits nothing
-            self._floor.prepare(saver).send(None)
         right = self.of("base" if asked.thread.depth < 200 else "native")()
         assert self.of("onepass")() == right
         for _ in range(WARM):

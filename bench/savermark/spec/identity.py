@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 from savermark.spec.parse import DIST_KEYS, parse_spec
 from savermark.spec.schema import SAVERS, Schema
 from savermark.spec.types import Dist
+from savermark.spec.walks import WalkSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from savermark.spec.sandbox import SandboxSpec
     from savermark.spec.types import WorkloadSpec
-    from savermark.spec.walks import WalkSpec
 
-#: Counts changes of the payloads or of the script that give other bytes for the same spec.
-GENERATION = 1
+#: Counts changes of the payloads or of the script that give other bytes for the same spec, by the
+#: class of the spec; 1 for those not named.
+_GENERATIONS: dict[type, int] = {WalkSpec: 2}
 
 #: Keys that say how often something is measured, not what: more of it may be added to a run.
 _HOW_OFTEN = ("repetitions", "reads", "cold", "timeout_s")
@@ -45,7 +46,9 @@ def fingerprint(spec: WorkloadSpec | SandboxSpec | WalkSpec) -> str:
     del data["summary"]
     for key in _HOW_OFTEN:
         del data["measure"][key]
-    text = json.dumps([GENERATION, data], sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        [_GENERATIONS.get(type(spec), 1), data], sort_keys=True, separators=(",", ":")
+    )
     return sha256(text.encode()).hexdigest()[:16]
 
 

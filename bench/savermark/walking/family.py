@@ -48,11 +48,11 @@ class WalkFamily(SaverFamily):
         return bool(case.spec.measure.cold) and Capability.COLD in capabilities
 
     def estimate_bytes(self, case: BaseCase) -> int:
-        """Writes, snapshots, and the rows around them."""
+        """Writes, snapshots, the other channel (a write and a value), and the rows around them."""
         assert isinstance(case, WalkCase)
         spec, shown = case.spec, case.spec.channels
         item = shown.item_bytes + 50
-        total = spec.thread.depth * (_ROW_BYTES + shown.other_bytes)
+        total = spec.thread.depth * (_ROW_BYTES + 2 * shown.other_bytes)
         for channel in range(len(channels(spec))):
             items = sum(shown.snapshot_items or place for place in snapshot_places(spec, channel))
             total += (spec.thread.depth + items) * item

@@ -6,6 +6,7 @@ bound: a walk that reads a range can fetch the same rows faster than by key.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,11 +54,7 @@ def needs(spec: WalkSpec) -> list[Need]:
 
 
 class Floor(Protocol):
-    """Fetches and builds every needed value; `prepare` is not part of what it costs."""
-
-    async def prepare(self, saver: BaseCheckpointSaver[Any]) -> None:
-        """Whatever may be ready beforehand; awaits only on an async saver."""
-        ...
+    """Fetches and builds every needed value."""
 
     def values(self, saver: BaseCheckpointSaver[Any]) -> list[Any]:
         """All values, in any order."""
@@ -84,9 +81,6 @@ def floor_of(saver: BaseCheckpointSaver[Any], spec: WalkSpec) -> Floor:
 class _MemoryFloor:
     needs: list[Need]
 
-    async def prepare(self, saver: Any) -> None:
-        """Nothing."""
-
     def values(self, saver: Any) -> list[Any]:
         loads, writes, blobs = saver.serde.loads_typed, saver.writes, saver.blobs
         found = []
@@ -104,45 +98,33 @@ class _MemoryFloor:
 
 @dataclass(slots=True)
 class _SqliteFloor:
-    """The keys lie in a temporary table, in order, and each is looked up by the primary key."""
+    """The keys are bound as two lists in JSON, in order; each row is looked up by primary key."""
 
     needs: list[Need]
+    _parameters: tuple[str, ...] = field(default=(), init=False)
     _SQL = (
-        "SELECT w.type, w.value FROM temp.floor_keys k CROSS JOIN writes w WHERE w.thread_id = ? "
-        "AND w.checkpoint_ns = '' AND w.checkpoint_id = k.id AND w.task_id = k.task "
-        "AND w.idx = k.idx UNION ALL "
-        "SELECT c.type, c.checkpoint FROM temp.floor_seeds k CROSS JOIN checkpoints c "
-        "WHERE c.thread_id = ? AND c.checkpoint_ns = '' AND c.checkpoint_id = k.id"
+        "SELECT w.type, w.value FROM json_each(?) k CROSS JOIN writes w WHERE w.thread_id = ? "
+        "AND w.checkpoint_ns = '' AND w.checkpoint_id = json_extract(k.value, '$[0]') "
+        "AND w.task_id = json_extract(k.value, '$[1]') AND w.idx = json_extract(k.value, '$[2]') "
+        "UNION ALL SELECT c.type, c.checkpoint FROM json_each(?) k CROSS JOIN checkpoints c "
+        "WHERE c.thread_id = ? AND c.checkpoint_ns = '' AND c.checkpoint_id = k.value"
     )
 
-    def _steps(self) -> list[tuple[str, list[tuple[Any, ...]] | None]]:
+    def __post_init__(self) -> None:
         keys = [
             (checkpoint_id(number), TASK.format(number), need.index)
             for need in self.needs
             for number in range(need.first, need.head)
         ]
         seeds = sorted({need.seed for need in self.needs if need.seed is not None})
-        return [
-            ("CREATE TEMP TABLE floor_keys (id TEXT, task TEXT, idx INTEGER)", None),
-            ("CREATE TEMP TABLE floor_seeds (id TEXT)", None),
-            ("INSERT INTO temp.floor_keys VALUES (?, ?, ?)", keys),
-            ("INSERT INTO temp.floor_seeds VALUES (?)", [(checkpoint_id(s),) for s in seeds]),
-        ]
-
-    async def prepare(self, saver: Any) -> None:
-        for sql, rows in self._steps():
-            done = saver.conn.execute(sql) if rows is None else saver.conn.executemany(sql, rows)
-            if hasattr(done, "__await__"):
-                await done
-        done = saver.conn.commit()
-        if done is not None:
-            await done
+        held = [checkpoint_id(seed) for seed in seeds]
+        self._parameters = (json.dumps(keys), PROBE, json.dumps(held), PROBE)
 
     def values(self, saver: Any) -> list[Any]:
-        return self._built(saver, saver.conn.execute(self._SQL, (PROBE, PROBE)).fetchall())
+        return self._built(saver, saver.conn.execute(self._SQL, self._parameters).fetchall())
 
     async def avalues(self, saver: Any) -> list[Any]:
-        return self._built(saver, await saver.conn.execute_fetchall(self._SQL, (PROBE, PROBE)))
+        return self._built(saver, await saver.conn.execute_fetchall(self._SQL, self._parameters))
 
     def _built(self, saver: Any, rows: Any) -> list[Any]:
         """A snapshot is inside its checkpoint here, so that one is a needed value."""
@@ -180,9 +162,6 @@ class _PostgresFloor:
                 )
                 self._parameters += [PROBE, need.channel, version(need.seed)]
         self._sql = " UNION ALL ".join(parts)
-
-    async def prepare(self, saver: Any) -> None:
-        """Nothing: the connection prepares a statement when it is first used."""
 
     def values(self, saver: Any) -> list[Any]:
         from psycopg.rows import tuple_row

@@ -107,14 +107,13 @@ def walk_reads(ground: Ground) -> list[Read]:
     return found
 
 
-async def floor_read(ground: Ground) -> Read | None:
+def floor_read(ground: Ground) -> Read | None:
     """The floor; None, and a note, where it cannot be known."""
     try:
         floor = floor_of(ground.saver, ground.spec)
     except Unsupported as error:
         ground.unsupported(f"walk_{FLOOR}", str(error))
         return None
-    await floor.prepare(ground.saver)
     values = floor.avalues if ground.spec.reads.api == "async" else floor.values
 
     async def call() -> Any:

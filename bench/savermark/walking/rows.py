@@ -144,8 +144,17 @@ def _fork_row(spec: WalkSpec, number: int) -> Row:
 
 
 def _writes(spec: WalkSpec, mark: int) -> tuple[tuple[str, Any], ...]:
+    """What superstep `mark` writes; the other channel has that value in the next checkpoint."""
     names = channels(spec)
-    return tuple((name, [item(spec, channel, mark)]) for channel, name in enumerate(names))
+    written = [(name, [item(spec, channel, mark)]) for channel, name in enumerate(names)]
+    if spec.channels.other_bytes:
+        written.append((OTHER, _other(spec, mark + 1)))
+    return tuple(written)
+
+
+def _other(spec: WalkSpec, mark: int) -> list[str]:
+    # In a list: bare text is kept otherwise on Postgres.
+    return [payload(spec.payload, spec.channels.other_bytes, OTHER, mark)]
 
 
 def _put(
@@ -159,8 +168,7 @@ def _put(
     """The arguments of `put`. The root has no update behind it, and so no version of a channel."""
     moved = list(channels(spec)) if step else []
     if spec.channels.other_bytes:
-        text = payload(spec.payload, spec.channels.other_bytes, OTHER, mark)
-        values = {**values, OTHER: [text]}  # in a list: bare text is kept otherwise on Postgres
+        values = {**values, OTHER: _other(spec, mark)}
         moved.append(OTHER)
     versions = dict.fromkeys(moved, version(mark))
     return {

@@ -90,7 +90,7 @@ async def _measure(
         ground.notes["load_average"] = round(os.getloadavg()[0], 2)
         ground.notes["cores"] = os.cpu_count()
         ground.notes["foreign_checkpoints"] = foreign
-        walks, floor = walk_reads(ground), await floor_read(ground)
+        walks, floor = walk_reads(ground), floor_read(ground)
         await check_walks(ground, walks, floor)
         compared = [*([] if floor is None else [floor]), *walks]
         await time_reads(ground, compared)

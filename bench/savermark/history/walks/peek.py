@@ -59,6 +59,7 @@ class Values:
         self.at = 0
         self.without: tuple[bytes, ...] = ()
         self._heads: tuple[bytes, ...] = ()
+        self._reach = _HEAD  # bytes that tell whether a blob begins with one of them
 
     def drop(self, channel: str) -> None:
         """This channel is found."""
@@ -84,9 +85,10 @@ class Values:
 
     def may_in(self, blob: Blob) -> bool:
         """`may` for a blob that is not read as a whole: its values are stepped over."""
-        head: bytes = blob.read(_HEAD)
+        head: bytes = blob.read(self._reach)
         if head.startswith(self._heads, self.at):
             return False
+        head += blob.read(_HEAD - len(head))
         found = head.find(_VALUES, 0, _WITHIN)
         if found < 0:
             return True
@@ -115,7 +117,9 @@ class Values:
         if not start and looked <= len(head):
             # What begins with the same bytes as far as they were looked at holds the same keys.
             self.at = found
+            # No byte beyond is read again: the next page of a large row would have to be fetched.
             self._heads = (head[found:looked], *self._heads[: _REMEMBERED - 1])
+            self._reach = min(_HEAD, found + max(map(len, self._heads)))
         return False
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.postgres import PostgresSaver
-from psycopg import Connection
+from psycopg import Connection, capabilities
 from psycopg.rows import tuple_row
 
 from savermark.history.walks import postgres_sql as sql
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
-Steps = Generator[Query, Rows, Trail]
+Steps = Generator[Query, Any, Trail]
 
 CHUNK = 10_000  # links of one statement
+_STREAMED = 50  # rows in a piece of an answer
 
 
 @dataclass
@@ -73,25 +74,31 @@ def walk(saver: PostgresSaver, where: Where) -> Trail:
     try:
         query = next(steps)
         while True:
-            query = steps.send(_fetched(saver, query))
+            query = _answered(saver, query, steps)
     except StopIteration as done:
         found: Trail = done.value
         return found
 
 
-def _fetched(saver: PostgresSaver, query: Query) -> Rows:
-    """The rows of a statement, through the saver's own cursor."""
+def _answered(saver: PostgresSaver, query: Query, steps: Steps) -> Query:
+    """Ask a statement through the saver's own cursor and send its rows; what is asked next."""
     connection: Any = saver.conn
     rows: Any
     if saver.pipe is None and isinstance(connection, Connection) and _lends_plainly(saver):
         # What its `_cursor` does, too, in two context managers more: a tenth of a short walk.
         with saver.lock, connection.cursor(binary=True, row_factory=tuple_row) as plain:
-            rows = plain.execute(*query).fetchall()
+            if query.stream and _streams(connection):
+                return steps.send(plain.stream(query.text, query.values, size=_STREAMED))
+            rows = plain.execute(query.text, query.values).fetchall()
     else:
         with saver._cursor() as cursor:
             cursor.row_factory = tuple_row  # type: ignore[assignment]
-            rows = cursor.execute(*query).fetchall()
-    return rows  # type: ignore[no-any-return]
+            rows = cursor.execute(query.text, query.values).fetchall()
+    return steps.send(rows)
+
+
+def _streams(connection: Connection[Any]) -> bool:
+    return capabilities.has_stream_chunked() and not connection.pgconn.pipeline_status
 
 
 def _lends_plainly(saver: PostgresSaver) -> bool:
@@ -107,7 +114,7 @@ async def awalk(saver: AsyncPostgresSaver, where: Where) -> Trail:
         while True:
             async with saver._cursor() as cursor:
                 cursor.row_factory = tuple_row  # type: ignore[assignment]
-                await cursor.execute(*query)
+                await cursor.execute(query.text, query.values)
                 rows: Any = await cursor.fetchall()
             query = steps.send(rows)
     except StopIteration as done:
@@ -148,7 +155,7 @@ def _line(where: Where, asked: dict[str, Any], loads: Loads, plans: Plans) -> Pa
         paths = plans.parallel
         more["ask"] = plans.ask()
         statement = sql.line(one=one, newest=newest, paths=paths)
-        rows = yield sql.text(statement, plans.grown), asked | more
+        rows = yield Query(sql.text(statement, plans.grown), asked | more)
         # The ends of the runs come last, one a channel; an unknown target has none.
         ends = [rows.pop() for _ in names if rows and rows[-1][0] < 0]
         writes = _by(rows, len(names))
@@ -193,7 +200,7 @@ def _runs(
     starts = {chain.channel: {chain.next} for chain in left}
     while True:
         paths = plans.parallel
-        rows = yield sql.text(sql.runs(paths=paths), plans.grown), asked | _starts(left)
+        rows = yield Query(sql.text(sql.runs(paths=paths), plans.grown), asked | _starts(left))
         runs: dict[tuple[int, int], Rows] = {}
         for row in rows:
             runs.setdefault(row[:2], []).append(row[1:])
@@ -220,7 +227,8 @@ def _links(
     seen: dict[str, set[str]],
 ) -> Part:
     """Single links of the chains that have not ended; returns those that still have not."""
-    rows = yield sql.text(sql.LINKS, plans.grown), {**asked, **_starts(left), "chunk": CHUNK}
+    asked = {**asked, **_starts(left), "chunk": CHUNK}
+    rows = yield Query(sql.text(sql.LINKS, plans.grown), asked)
     writes: dict[int, dict[str, list[tuple[Any, ...]]]] = {}
     ends: list[tuple[Any, ...]] = []
     for n, at, path, task, idx, tag, blob in rows:

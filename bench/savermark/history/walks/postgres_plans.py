@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from savermark.history.walks import postgres_sql as sql
 
 Loads = Callable[[tuple[str, bytes]], Any]
-Query = tuple[bytes, dict[str, Any]]
 Rows = list[tuple[Any, ...]]
 
 _ASK_EVERY = 8  # walks, while a table is small
@@ -17,6 +17,18 @@ _ASK_EVERY = 8  # walks, while a table is small
 # lies beyond is read in vain; and of one that goes to the root, where nothing lies beyond.
 _WINDOWS, _WHOLE = (4, 8, 16), 8_192
 _REMEMBERED = 256  # channels
+# From here on a value is built while the server sends the next ones. A statement read that way is
+# planned anew each time, which costs more than a short walk.
+_LONG = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement that is asked; `stream` where its rows may come one by one."""
+
+    text: bytes
+    values: dict[str, Any]
+    stream: bool = False
 
 
 class Plans:
@@ -24,14 +36,16 @@ class Plans:
 
     `windows` are the channels whose last chain was in few checkpoints: in how many to look for the
     next; 0 where one checkpoint had several writes of the channel, so that their order matters.
+    `long` are those whose chain was so long that it is read piece by piece.
     """
 
-    __slots__ = ("grown", "parallel", "seeded", "walks", "windows")
+    __slots__ = ("grown", "long", "parallel", "seeded", "walks", "windows")
 
     def __init__(self) -> None:
         self.grown = self.walks = 0
         self.parallel = False  # several tasks wrote one channel on one checkpoint: paths matter
         self.windows: dict[str, int] = {}
+        self.long: set[str] = set()
         self.seeded: set[str] = set()  # channels with stored values
 
     def ask(self) -> bool:
@@ -62,7 +76,9 @@ class Plans:
         if len(self.windows) >= _REMEMBERED:
             self.windows.clear()
             self.seeded.clear()
+            self.long.clear()
         self.windows[channel] = window
+        (self.long.add if number >= _LONG else self.long.discard)(channel)
 
 
 def plans_of(saver: Any) -> Plans:

@@ -8,18 +8,21 @@ wrong, those statements are asked next.
 from __future__ import annotations
 
 import json
+from collections import deque
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from savermark.history.walks import postgres_sql as sql
+from savermark.history.walks.postgres_plans import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable, Iterator
 
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-    from savermark.history.walks.found import Where
-    from savermark.history.walks.postgres_plans import Loads, Plans, Query, Rows
+    from savermark.history.walks.found import Where, Write
+    from savermark.history.walks.postgres_plans import Loads, Plans
 
 _THREAD, _SPACE = "(SELECT %(thread)s::text)", "(SELECT %(space)s::text)"
 _CHANNEL = "(SELECT %(channel)s::text)"
@@ -56,47 +59,58 @@ WITH near AS MATERIALIZED (
         checkpoint -> 'channel_values' -> {_CHANNEL} AS inline
     FROM checkpoints WHERE {_HERE} {start}
     ORDER BY checkpoint_id DESC LIMIT {limit}
+), told AS MATERIALIZED (
+    SELECT min(near.id) AS low, string_agg(near.id || E'\\x01' || coalesce(near.parent, '')
+        || E'\\x01' || coalesce(near.inline::text, ''), E'\\x01') AS line FROM near
 )
-SELECT string_agg(near.id || E'\\x01' || coalesce(near.parent, '') || E'\\x01'
-    || coalesce(near.inline::text, ''), E'\\x01'), ({sql.ASKED})::text,
-    {"NULL" if seeds else f"({stored})::text"}, NULL::bytea FROM near {seed if seeds else ""}
+SELECT told.line, ({sql.ASKED})::text,
+    {"NULL" if seeds else f"({stored})::text"}, NULL::bytea FROM told {seed if seeds else ""}
 UNION ALL
 SELECT checkpoint_id, task_id, type, blob FROM checkpoint_writes
-WHERE {_HERE} AND checkpoint_id < {target} AND checkpoint_id >= (SELECT min(id) FROM near)
+WHERE {_HERE} AND checkpoint_id < {target} AND checkpoint_id >= (SELECT told.low FROM told)
     AND channel = {_CHANNEL}
 """
 
 
 def windowed(
     where: Where, asked: dict[str, Any], loads: Loads, plans: Plans, window: int
-) -> Generator[Query, Rows, DeltaChannelHistory | None]:
+) -> Generator[Query, Iterable[tuple[Any, ...]], DeltaChannelHistory | None]:
     """A channel whose chain lies in a window of checkpoints; None where it does not."""
     (channel,) = where.channels
     seeds = channel in plans.seeded
     asked |= {"channel": channel, "id": where.id, "most": window, "ask": plans.ask()}
     text = statement(newest=where.id is None, seeds=seeds, few=window if window <= FEW else None)
-    rows = yield sql.text(text, plans.grown), asked
-    near, grown, stored, _ = rows[0]
+    rows = iter((yield Query(sql.text(text, plans.grown), asked, stream=channel in plans.long)))
+    found = _found(rows, where, loads, plans)
+    deque(rows, maxlen=0)  # an answer left half read would be cancelled, over a second connection
+    return found
+
+
+def _found(
+    rows: Iterator[tuple[Any, ...]], where: Where, loads: Loads, plans: Plans
+) -> DeltaChannelHistory | None:
+    """`windowed` from the answer."""
+    (channel,) = where.channels
+    near, grown, stored, _ = next(rows)
     plans.told(int(grown))
     if stored == "true":
         plans.seeded.add(channel)
         return None
-    seed = rows[1] if len(rows) > 1 and rows[1][1] is None else None
-    del rows[: 2 if seed else 1]
-    held = {row[0]: row for row in rows}
-    if len(held) < len(rows):  # their order matters, and is not told
-        plans.windows[channel] = 0
-        return None
-    chain = _followed(near, where.id, seed[0] if seed else None)
-    if chain is None:
+    first = next(rows, None) if channel in plans.seeded else None
+    seed = first if first and first[1] is None else None
+    line = _followed(near, where.id, seed[0] if seed else None)
+    if line is None:
         plans.windows.pop(channel, None)
         return None
-    ids, inline, covered = chain
-    found: Any = {
-        "writes": [
-            (row[1], channel, loads(row[2:])) for name in reversed(ids) if (row := held.get(name))
-        ]
-    }
+    ids, inline, covered = line
+    held: dict[str, Write | None] = dict.fromkeys(reversed(ids))
+    for name, task, tag, blob in chain([first] if first and not seed else [], rows):
+        if name in held:
+            if held[name]:  # their order matters, and is not told
+                plans.windows[channel] = 0
+                return None
+            held[name] = (task, channel, loads((tag, blob)))
+    found: Any = {"writes": [write for write in held.values() if write]}
     if seed and ids and ids[-1] == seed[0]:
         found["seed"] = loads(seed[2:])
     elif inline:
@@ -116,14 +130,17 @@ def _followed(
     told = near.split(_BETWEEN) if near else []
     if len(told) < 3 or len(told) % 3 or told[0] != (target or told[0]):
         return None
+    names, parents, inlines = told[::3], told[1::3], told[2::3]
+    if parents[:-1] == names[1:] and not seed and not any(inlines[1:]):  # a line, as a rule
+        return None if parents[-1] else (names[1:], "", len(names))
     ids: list[str] = []
-    want = told[1]
-    for name, parent, inline in zip(told[3::3], told[4::3], told[5::3], strict=True):
+    want = parents[0]
+    for at, name in enumerate(names[1:], 1):
         if name == want:
             ids.append(name)
-            if inline or name == seed:
-                return ids, inline, told.index(name) // 3 + 1
-            want = parent
+            if inlines[at] or name == seed:
+                return ids, inlines[at], at + 1
+            want = parents[at]
         elif name == seed:  # of another branch: what lies below it is not told
             return None
-    return None if want else (ids, "", len(told) // 3)
+    return None if want else (ids, "", len(names))

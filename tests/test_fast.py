@@ -23,7 +23,7 @@ from savermark.errors import ContractError
 from savermark.history.arows import AsyncRows
 from savermark.history.bulk import Cut, batches, bulk_of
 from savermark.history.postgres import PostgresRows
-from savermark.history.postgres_facts import _plain, _spaces, facts_of
+from savermark.history.postgres_facts import _plain, _spaces, spaces_of
 from savermark.history.rows import ThreadBusy, row_access
 from savermark.retention.apply import aapply, apply
 from savermark.retention.fast import SetPlan
@@ -534,7 +534,7 @@ def test_a_namespace_is_only_called_linear_when_no_version_comes_back(
         ("", f"{at:03}", f"{at - 1:03}" if at else "", told(line)) for at, line in enumerate(lines)
     ]
     columns = ["\n".join(column) for column in zip(*order(rows), strict=True)]
-    facts, _ = facts_of(len(rows), columns, None)
+    facts = spaces_of(len(rows), columns)
     assert not facts[""].linear or naive(lines)
     if all(line.keys() == lines[0].keys() for line in lines):
         assert facts[""].linear == naive(lines)
@@ -554,7 +554,7 @@ def test_a_namespace_is_only_called_linear_when_no_version_comes_back(
 def test_versions_that_are_no_texts_make_no_line(versions: list[str]) -> None:
     ids = [str(at) for at in range(len(versions))]
     columns = [[""] * len(ids), ids, ["", *ids[:-1]], versions]
-    facts, _ = facts_of(len(ids), ["\n".join(column) for column in columns], None)
+    facts = spaces_of(len(ids), ["\n".join(column) for column in columns])
     assert not facts or not facts[""].linear
 
 

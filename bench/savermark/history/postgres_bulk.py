@@ -17,7 +17,7 @@ from savermark.history.bulk import Outline, Space
 from savermark.history.image import NOTHING, ThreadImage, WriteRow
 from savermark.history.lineage import KeepSet
 from savermark.history.postgres import PostgresRows, repeatable, versions_of
-from savermark.history.postgres_facts import Facts, facts_of
+from savermark.history.postgres_facts import Facts, add_blobs, spaces_of
 from savermark.history.rows import ThreadBusy
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Array = str | list[str]
 Callers = dict[str, dict[str, set[str]]]  # thread, namespace, root checkpoints
 
 _FEW = 4  # threads
-_LINES, _BLOBS, _WRITES = range(3)  # the kinds of `FACTS`
+_LINES, _WRITES = 0, 2  # of the kinds of `FACTS`
 
 
 class PostgresBulk:
@@ -102,20 +102,28 @@ class PostgresBulkTxn:
 
     def _read(self) -> dict[str, int]:
         """Fill in the facts; the rows of each thread that hang on nothing."""
-        told: defaultdict[int, dict[str, tuple[int, list[str | None]]]] = defaultdict(dict)
-        asked = {"threads": _array(self._threads)}
-        for kind, thread, *found in self._cursor.execute(sql.FACTS, asked, prepare=self._prepare):
-            told[kind][thread] = (found[0], found[1:])
-        strays: defaultdict[str, int] = defaultdict(int)
-        for thread, (count, alone) in told[_WRITES].items():
-            self._writes[thread], strays[thread] = count, int(alone[0] or 0)
-        for thread, (rows, lines) in told[_LINES].items():
-            blobs = told[_BLOBS].get(thread, (0, [None]))[1][0]
-            facts, lost = facts_of(rows, lines, blobs)
-            strays[thread] += lost
-            if facts:
-                self._facts[thread] = facts
+        early, strays = dict[str, str](), defaultdict[str, int](int)
+        for kind, thread, count, *texts in self._told():
+            if kind == _LINES:
+                self._facts[thread] = spaces_of(count, texts)
+            elif kind == _WRITES:
+                self._writes[thread] = count
+                strays[thread] += int(texts[0])
+            elif thread in self._facts:  # as a rule: the branches of the statement come in turn
+                strays[thread] += add_blobs(self._facts[thread], texts[0])
+            else:
+                early[thread] = texts[0]
+        for thread in early.keys() & self._facts.keys():
+            strays[thread] += add_blobs(self._facts[thread], early[thread])
+        self._facts = {thread: found for thread, found in self._facts.items() if found}
         return strays
+
+    def _told(self) -> Iterator[Any]:
+        asked = {"threads": _array(self._threads)}
+        if self._prepare is None:
+            return iter(self._cursor.execute(sql.FACTS, asked))
+        # Row by row: one thread's texts are taken apart while the server gathers the next one's.
+        return self._cursor.stream(sql.FACTS, asked)
 
     def _space(self, thread: str, head: CheckpointRow, callers: Callers) -> Space:
         facts = self._facts[thread][head.checkpoint_ns]
@@ -200,6 +208,7 @@ class PostgresBulkTxn:
         if threads <= _FEW:
             return dict(zip(sql.CLEAR, run(sql.CLEAR_ALL).fetchone() or (), strict=True))
         run(sql.LOOSEN)
+        self._cursor.execute(sql.BY_PAGES)
         return {table: run(statement).rowcount for table, statement in sql.CLEAR.items()}
 
     def _foreseen(

@@ -10,8 +10,15 @@ from savermark.history.postgres import PostgresRows, lock_key
 if TYPE_CHECKING:
     from savermark.storage import Table
 
-# For this transaction only: sorts and hashes of a batch stay in memory, and nothing is compiled.
-ROOM = ("SET LOCAL work_mem = '64MB'", "SET LOCAL jit = off")
+# For this transaction only: sorts and hashes of a batch stay in memory, nothing is compiled, and
+# keys are read off an index where they are in order, rather than off wide rows.
+ROOM = (
+    "SET LOCAL work_mem = '64MB'",
+    "SET LOCAL jit = off",
+    "SET LOCAL random_page_cost = 1.1",
+)
+# Once the keys are told: what goes lies on whole pages, and those are read many at a time.
+BY_PAGES = "SET LOCAL enable_indexscan = off"
 # Never waits, so the snapshot it takes may be older than what the last holder did; the deletion
 # then meets rows that are gone and fails, which `ThreadBusy` says.
 TRY = f"SELECT t FROM unnest(%s::text[]) AS t WHERE pg_try_advisory_xact_lock({lock_key('t')})"
@@ -19,6 +26,7 @@ TRY = f"SELECT t FROM unnest(%s::text[]) AS t WHERE pg_try_advisory_xact_lock({l
 # all in one order that nobody promises; a text for its blobs with each pair as it stands between
 # the quotation marks of the versions; the number of its writes, and how many are of no checkpoint
 # that is stored. Grouped by thread alone, which an index has in order: wide rows are dear to sort.
+# Writes are counted thread by thread, from the keys alone: their rows are wide, too.
 FACTS = """
 SELECT 0, thread_id, count(*), string_agg(checkpoint_ns, E'\\n'), string_agg(checkpoint_id, E'\\n'),
     string_agg(coalesce(parent_checkpoint_id, ''), E'\\n'),
@@ -31,12 +39,13 @@ SELECT 1, thread_id, count(*), string_agg(
             || channel || '": "' || version END, E'\\n'), NULL, NULL, NULL
 FROM checkpoint_blobs WHERE thread_id = ANY(%(threads)s) GROUP BY thread_id
 UNION ALL
-SELECT 2, w.thread_id, count(*), (count(*) - count(c.thread_id))::text, NULL, NULL, NULL
-FROM checkpoint_writes AS w LEFT JOIN (
-    SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints
-    WHERE thread_id = ANY(%(threads)s)
-) AS c USING (thread_id, checkpoint_ns, checkpoint_id)
-WHERE w.thread_id = ANY(%(threads)s) GROUP BY w.thread_id
+SELECT 2, t.thread_id, w.count, w.alone::text, NULL, NULL, NULL
+FROM unnest(%(threads)s::text[]) AS t (thread_id) CROSS JOIN LATERAL (
+    SELECT count(*), count(*) FILTER (WHERE c.checkpoint_id IS NULL) AS alone
+    FROM checkpoint_writes AS w LEFT JOIN checkpoints AS c ON c.thread_id = t.thread_id
+        AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+    WHERE w.thread_id = t.thread_id
+) AS w
 """
 _KEYS = "unnest(%s::text[], %s::text[], %s::text[]) AS k (thread, space, id)"
 _HERE = "thread_id = k.thread AND checkpoint_ns = k.space"

@@ -69,10 +69,8 @@ class Facts:
         )
 
 
-def facts_of(
-    rows: int, lines: Sequence[str | None], blobs: str | None
-) -> tuple[dict[str, Facts], int]:
-    """The namespaces of one thread, and how many blobs belong to none or to no checkpoint.
+def spaces_of(rows: int, lines: Sequence[str | None]) -> dict[str, Facts]:
+    """The namespaces of one thread, without its blobs.
 
     `rows` is the number of its checkpoints; `lines` are their namespaces, ids, parents and
     versions, a text with a line for each, all in one order. Nothing is told of a thread whose texts
@@ -80,16 +78,18 @@ def facts_of(
     """
     texts = [text or "" for text in lines]
     plain = _plain(rows, *texts)
-    found = {"": plain} if plain else _spaces(rows, texts)
-    if not found:
-        return {}, 0
+    return {"": plain} if plain else _spaces(rows, texts)
+
+
+def add_blobs(found: dict[str, Facts], blobs: str) -> int:
+    """Tell the namespaces their blobs; how many belong to none of them or to no checkpoint."""
     strays = 0
-    for space, filled, pairs in _blobs(blobs or ""):
+    for space, filled, pairs in _blobs(blobs):
         if space in found:
             found[space] = found[space].with_blobs(pairs, filled)
         else:
             strays += len(pairs)
-    return found, strays + sum(each.strays for each in found.values())
+    return strays + sum(each.strays for each in found.values())
 
 
 def _plain(rows: int, spaces: str, ids: str, parents: str, versions: str) -> Facts | None:

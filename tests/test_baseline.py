@@ -43,6 +43,7 @@ SPEC = WorkloadSpec(
     measure=MeasureSpec(reads=1, cold=False, timeout_s=120),
 )
 ASK = Ask(walks=("own", "base"))
+GROUPS = "savermark.history.walks.registry"
 
 
 @pytest.fixture
@@ -207,6 +208,23 @@ def test_one_unlucky_process_is_not_enough() -> None:
     assert len(probes) == 2
     row = judge_ratios("talk@sqlite", entry, probes)
     assert row.verdict is Verdict.UNRESOLVED
+
+
+def test_no_timed_call_looks_a_walk_up(
+    probe: Callable[..., Probe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That reads every installed package's entry points: five times as long as a short walk."""
+    looked = list[bool]()
+
+    async def timed(calls: Any, ask: Ask, clock: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"{GROUPS}.entry_points", lambda **_: looked.append(True) or ())
+            for name in (ask.tested, ask.reference):
+                await calls[f"walk {name}"]()
+
+    monkeypatch.setattr("savermark.probe.run.timed_pairs", timed)
+    found = probe("sqlite", ask=Ask(tested="onepass", rounds=1))
+    assert not found.cause and not looked
 
 
 def test_few_pairs_say_so() -> None:

@@ -339,4 +339,4 @@ def test_the_docs_name_every_scenario_and_check_and_their_example_runs(
         given = {"messages": [HumanMessage(word, id=word)]}
         graph.invoke(given, {"configurable": {"thread_id": "thread-1"}})
     exec(example[1], {"saver": saver, "graph": graph})
-    assert "ok: 1 threads read back as promised" in capsys.readouterr().out
+    assert "ok: 1 thread read back as promised" in capsys.readouterr().out

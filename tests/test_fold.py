@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -103,6 +104,34 @@ def test_one_checkpoint_is_left_and_nothing_has_changed(kept: Kept, durability: 
     assert states == [s.values for s in graph.get_state_history(at(control))][: len(states)]
     assert compact(kept, thread, graph_fold(graph, kept.saver)).deleted
     assert compact(kept, thread, graph_fold(graph, kept.saver)).plan.empty
+
+
+def test_snapshot_and_then_keep_latest_come_to_the_same_as_compact(kept: Kept) -> None:
+    """In between, a run that read the head before finds the history that it then asks for."""
+    graph, thread = both(kept.saver), fresh()
+    say(graph, thread, "abcd")
+    control = clone(kept, thread)
+    found = kept.saver.get_tuple(at(thread))
+    assert found is not None and not {"said", "seen"} & found.checkpoint["channel_values"].keys()
+
+    def asked() -> Any:
+        names = ["said", "seen"]
+        return kept.saver.get_delta_channel_history(config=found.config, channels=names)
+
+    before, rows = asked(), kept.rows.image(thread).rows
+    states = [state.values for state in graph.get_state_history(at(thread))]
+    fold = graph_fold(graph, kept.saver)
+    stored = apply_thread(kept.rows, thread, parse_policy("snapshot"), fold=fold)
+    assert not stored.refused and not any(stored.deleted.values())
+    assert kept.rows.image(thread).rows >= rows
+    assert asked() == before
+    assert [state.values for state in graph.get_state_history(at(thread))] == states
+    assert apply_thread(kept.rows, thread, parse_policy("snapshot"), fold=fold).plan.empty
+    assert apply_thread(kept.rows, thread, parse_policy("keep-latest")).deleted["checkpoints"]
+    assert not compact(kept, control, fold).refused
+    left = [replace(kept.rows.image(name), thread_id="") for name in (thread, control)]
+    assert left[0] == left[1] and len(left[0].checkpoints) == 1
+    assert asked() != before  # what compact would have done to that run
 
 
 def test_kept_turns_are_folded_one_by_one(kept: Kept) -> None:

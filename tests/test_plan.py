@@ -452,7 +452,9 @@ def test_a_damaged_thread_may_go_whole() -> None:
         ((row("c1", None, "a", markers=frozenset("a"), counts="a"),), "lost the stored value"),
     ],
 )
-@pytest.mark.parametrize("policy", ["keep-latest", "keep-turns=1", "leaf-siblings", "compact"])
+@pytest.mark.parametrize(
+    "policy", ["keep-latest", "keep-turns=1", "leaf-siblings", "compact", "snapshot"]
+)
 def test_an_unsafe_thread_is_refused(rows: Any, said: str, policy: str) -> None:
     found = plan(image(*rows), policy)
     assert said in found.refused and "\n" not in found.refused
@@ -511,6 +513,19 @@ def test_compact_folds_what_is_rebuilt_and_keeps_nothing_else() -> None:
     assert gone(found) == {"c1"} and found.detached == {("", "c2")}
     assert found.kept[""].support == frozenset()
     assert gone(plan(image(*rows), "compact")) == {"c1", "c2"}
+
+
+def test_snapshot_folds_the_same_and_lets_everything_be() -> None:
+    rows = (
+        row("c1", None, "a b k", "abk", counts="ab"),
+        row("c2", "c1", "a2 b k", "k", counts="ab"),
+        row("c3", "c2", "a3 b3 k", "bk", counts="ab"),
+    )
+    for policy in ("", "keep-turns=2,"):
+        found = plan(image(*rows), f"{policy}snapshot", protect=["c2"])
+        assert found.folds == plan(image(*rows), f"{policy}compact", protect=["c2"]).folds
+        assert not gone(found) and not found.rows and not found.detached
+        assert found.kept[""].targets == {"c1", "c2", "c3"} and not found.empty
 
 
 def test_compact_leaves_channels_alone_that_hold_nothing() -> None:

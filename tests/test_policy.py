@@ -50,6 +50,10 @@ def test_rules_combine_and_blanks_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("snapshot,delete", "deletes no checkpoint"),
+        ("leaf-siblings,keep-latest,snapshot", "deletes no checkpoint"),
+        ("snapshot,compact", "given twice"),
+        ("walk", "walk"),
         ("", "a policy needs a rule"),
         ("keep-last", "did you mean 'keep-latest'"),
         ("keep-turns", "write it as keep-turns=N"),

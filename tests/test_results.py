@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from savermark import results
-from savermark.errors import ResultError
+from savermark.errors import ResultError, UsageError
 from savermark.records import (
     SCHEMA_VERSION,
     Check,
@@ -282,7 +282,7 @@ def test_results_are_found_by_name(tmp_path: Path) -> None:
     file = tmp_path / "b" / "run.jsonl"
     for name in ("latest", "b", str(tmp_path / "b"), str(file)):
         assert find_result(name, tmp_path) == file
-    with pytest.raises(ResultError, match=r"unknown result 'late': did you mean 'latest'\?"):
+    with pytest.raises(UsageError, match=r"unknown result 'late': did you mean 'latest'\?"):
         find_result("late", tmp_path)
 
 

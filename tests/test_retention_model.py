@@ -71,7 +71,9 @@ def policies(draw: Any) -> str:
     if draw(st.integers(0, 4)) == 0:
         return "keep-latest"  # the one that statements over sets may carry out
     parts = [draw(st.sampled_from(["", *KEEP, *KEEP]))]
-    parts.append(draw(st.sampled_from(["", "", "", "compact", "compact", "refuse"])))
+    parts.append(draw(st.sampled_from(["", "", "", "compact", "compact", "refuse", "snapshot"])))
+    if parts[-1] == "snapshot":
+        return ",".join(filter(None, parts))
     parts += draw(st.sets(st.sampled_from(["leaf-siblings", "duration-leaves"])))
     parts.append(
         draw(st.sampled_from([*[""] * 10, "idle-threads=1h", "idle-threads=1h", "delete"]))
@@ -246,7 +248,7 @@ def may_refuse(policy: RetentionPolicy, why: str) -> bool:
     """Threads of this runtime are sound, so only what a policy says of itself is a reason."""
     if policy.delta == "refuse" and why.startswith("has delta channels"):
         return True
-    if policy.delta == "compact" and "share a version" in why:
+    if policy.folds and "share a version" in why:
         return True
     return policy.delete and why.startswith("holds the protected checkpoint")
 

@@ -630,7 +630,7 @@ def test_a_plan_known_beforehand_saves_reads(kept: Kept) -> None:
     (found,) = verified(kept.saver, prune, [thread], **options)
     assert found.ok, found.as_text()
     (check,) = [each for each in found.checks if each.check == "pending"]
-    assert "2 checkpoints wait for an answer" in check.detail  # the root, and the subgraph
+    assert "2 checkpoints with a question" in check.detail  # the root, and the subgraph
     with kept.rows.transaction(thread) as txn:
         txn.delete_writes(row.key for row in txn.image().writes)
     assert not verify_retention(some, kept.saver).ok

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from savermark.errors import ResultError, unknown
+from savermark.errors import ResultError, UsageError, unknown
 from savermark.records import SCHEMA_VERSION, Status, TrialResult
 
 RUN_FILE = "run.jsonl"
@@ -233,7 +233,10 @@ def trim(path: Path) -> None:
 
 
 def find_result(name: str, root: Path = RESULTS) -> Path:
-    """The run file of `latest`, a run id, a folder or a file. Raises `ResultError` if none is."""
+    """The run file of `latest`, a run id, a folder or a file.
+
+    Raises `UsageError` for a name that none has, `ResultError` where there is no result at all.
+    """
     if name == LATEST:
         runs = list_runs(root)
         if not runs:
@@ -242,7 +245,7 @@ def find_result(name: str, root: Path = RESULTS) -> Path:
     for place in (Path(name), root / name):
         if place.is_file() or (place / RUN_FILE).is_file():
             return _run_file(place)
-    raise ResultError(unknown("result", name, [LATEST, *(run.run_id for run in list_runs(root))]))
+    raise UsageError(unknown("result", name, [LATEST, *(run.run_id for run in list_runs(root))]))
 
 
 def list_runs(root: Path = RESULTS) -> list[RunInfo]:

@@ -28,3 +28,8 @@ def format_ns(value: float) -> str:
 def format_count(value: float) -> str:
     """A count with thousands separators: `1,250,000`."""
     return f"{value:,.0f}"
+
+
+def amount(count: int, noun: str) -> str:
+    """So many of them: `1 thread`, `1,250 threads`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

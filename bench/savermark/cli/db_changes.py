@@ -15,7 +15,7 @@ import click
 from savermark.cli.db_options import serde_of
 from savermark.cli.output import Shown, emit_frame, emit_json, remark
 from savermark.errors import ContractError, Interrupted, SavermarkError
-from savermark.units import format_bytes, format_count
+from savermark.units import amount, format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,12 +117,12 @@ class _Lines:
     def __call__(self, tally: Tally) -> None:
         if tally.changed and time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY
-            click.echo(f"{_N(tally.seen)} threads looked at, {_so_far(tally)}", err=True)
+            click.echo(f"{amount(tally.seen, 'thread')} looked at, {_so_far(tally)}", err=True)
 
 
 def _so_far(tally: Tally) -> str:
     refused = f", {len(tally.refused)} refused" if tally.refused else ""
-    return f"{_N(tally.rows)} rows deleted in {_N(tally.changed)}{refused}"
+    return f"{amount(tally.rows, 'row')} deleted in {_N(tally.changed)}{refused}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class Work:
         self.report()
         if tally.stopped == "interrupted":
             raise Interrupted(
-                f"stopped after {_N(tally.seen)} threads, {_N(tally.changed)} of them changed and "
-                "whole: run the same command again to go on"
+                f"stopped after {amount(tally.seen, 'thread')}, {_N(tally.changed)} of them "
+                "changed and whole: run the same command again to go on"
             )
 
     def _count(self) -> int:
@@ -214,10 +214,11 @@ def summary(document: dict[str, Any], what: str) -> list[str]:
     """What a person wants to know first."""
     totals, done = document["totals"], document["done"]
     lines = [
-        f"{what} on {document['database']['address']}: {_N(totals['threads'])} threads looked at, "
+        f"{what} on {document['database']['address']}: "
+        f"{amount(totals['threads'], 'thread')} looked at, "
         f"{_N(totals['changed'])} {'changed' if done else 'would change'}, "
         f"{_N(totals['refused'])} refused",
-        f"{_N(totals['rows'])} rows with {_B(totals['logical_bytes'])} of payload "
+        f"{amount(totals['rows'], 'row')} with {_B(totals['logical_bytes'])} of payload "
         f"{'deleted' if done else 'would go'}",
     ]
     if document["stopped"] == "max-threads":

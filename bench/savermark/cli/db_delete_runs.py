@@ -21,7 +21,7 @@ from savermark.cli.db_options import (
 )
 from savermark.cli.output import format_option, quiet_option
 from savermark.errors import UsageError
-from savermark.units import format_count
+from savermark.units import amount, format_count
 
 if TYPE_CHECKING:
     from savermark.retention.runs_plan import Addressable
@@ -109,11 +109,12 @@ def told(document: dict[str, Any]) -> list[str]:
     if not counts["matched"]:
         return [WHY_NONE]
     count = {name: format_count(each) for name, each in counts.items()}
-    lines = summary(document, f"deleting {format_count(len(document['runs']))} runs")
+    lines = summary(document, f"deleting {amount(len(document['runs']), 'run')}")
     lines.insert(
         1,
-        f"{count['matched']} checkpoints matched, {count['kept_for_others']} kept for checkpoints "
-        f"of other runs, {count['deleted']} {'deleted' if done else 'would go'}",
+        f"{amount(counts['matched'], 'checkpoint')} matched, "
+        f"{count['kept_for_others']} kept for checkpoints of other runs, "
+        f"{count['deleted']} {'deleted' if done else 'would go'}",
     )
     if counts["cut_off"]:
         lines.append(f"{count['cut_off']} older checkpoints of other runs lose their history")

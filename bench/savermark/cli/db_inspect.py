@@ -22,7 +22,7 @@ from savermark.cli.output import (
     quiet_option,
     remark,
 )
-from savermark.units import format_bytes, format_count
+from savermark.units import amount, format_bytes, format_count
 
 _N, _B = format_count, format_bytes
 _SIZE: Shown = {
@@ -207,7 +207,7 @@ def summary(document: dict[str, Any]) -> list[str]:
     lines = [
         f"{at['address']} ({at['engine']}, written by {at['saver']}"
         f"{'' if at['task_path'] else ' before it kept task paths'})",
-        f"{_N(totals['threads'])} threads, {_N(totals['rows'])} rows: "
+        f"{amount(totals['threads'], 'thread')}, {amount(totals['rows'], 'row')}: "
         f"{_B(totals['logical_bytes'])} of payload, {_B(totals['stored_bytes'])} as stored; "
         f"{_B(totals['footprint_bytes'])} on disk, "
         f"{'free space unknown' if free is None else f'{_B(free)} of it free'}",
@@ -215,11 +215,11 @@ def summary(document: dict[str, Any]) -> list[str]:
     for orphan in document["orphans"]:
         lines.append(
             f"{_N(orphan['rows'])} {orphan['table']} ({_B(orphan['logical_bytes'])}) that nothing "
-            f"names, in {_N(orphan['threads'])} threads"
+            f"names, in {amount(orphan['threads'], 'thread')}"
         )
     if totals["dead_namespaces"]:
         lines.append(
             f"{_N(totals['dead_namespaces'])} namespaces of subgraph calls whose caller is gone: "
-            f"{_N(totals['dead_checkpoints'])} checkpoints, {_B(totals['dead_stored_bytes'])}"
+            f"{amount(totals['dead_checkpoints'], 'checkpoint')}, {_B(totals['dead_stored_bytes'])}"
         )
     return lines

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 @thread_option
 @protect_option
 @click.option(
-    "--graph", metavar="MODULE:NAME", help=f"{graph_help} `compact` needs it to fold values."
+    "--graph",
+    metavar="MODULE:NAME",
+    help=f"{graph_help} `compact` and `snapshot` need it to fold values.",
 )
 @click.option("--max-threads", type=int, metavar="N", help="Stop after N threads were changed.")
 @click.option(
@@ -127,7 +129,7 @@ def command(
             emit_changes(document, summary(document, str(policy)), fmt, quiet=quiet)
 
         def task(reader: BaseCheckpointSaver[Any]) -> PolicyTask:
-            fold = graph_fold(loaded, reader) if policy.delta == "compact" else None
+            fold = graph_fold(loaded, reader) if policy.folds else None
             return PolicyTask(Job(terms, fold=fold), only)
 
         work = Work(database, tally, pace, report, loaded, terms.protected, grace, quiet)
@@ -146,7 +148,8 @@ def _warn(policy: RetentionPolicy, *, quiet: bool) -> None:
     if policy.delta == "compact":
         remark(
             "compact wants that no run starts on these threads meanwhile: one that has read its "
-            "checkpoint and not yet its history would start from less (docs/reliability.md)",
+            "checkpoint and not yet its history would start from less; beside runs use --policy "
+            "snapshot first, and keep-latest when they have loaded (docs/reliability.md)",
             quiet=quiet,
         )
     if policy.duration_leaves or policy.leaf_siblings:
@@ -162,9 +165,9 @@ def _graph(policy: RetentionPolicy, reference: str | None, *, dry_run: bool) -> 
 
     if reference is not None:
         return load_graph(reference)
-    if policy.delta == "compact" and not dry_run:
+    if policy.folds and not dry_run:
         raise UsageError(
-            "compact folds values through the graph that wrote the threads: give it with "
+            f"{policy.delta} folds values through the graph that wrote the threads: give it with "
             "--graph module:name, or use keep-latest"
         )
     return None

@@ -18,7 +18,7 @@ from savermark.database.links import head_of
 from savermark.history.image import ThreadImage
 from savermark.retention.age import seconds_of
 from savermark.retention.damage import Damage, damages
-from savermark.units import format_bytes, format_count
+from savermark.units import amount, format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -211,7 +211,7 @@ def _loss(loss: Loss) -> Finding:
         "",
         "",
         f"{format_count(total.rows)} {loss.table} ({format_bytes(total.logical_bytes)}) in "
-        f"{format_count(loss.threads)} threads for which {named}{young if loss.young.rows else ''}",
+        f"{amount(loss.threads, 'thread')} for which {named}{young if loss.young.rows else ''}",
         "they take space and nothing reads them",
         "savermark db prune takes them",
         total.rows,

@@ -9,6 +9,7 @@ from savermark.database.inspect import Largest
 from savermark.retention.findings import CHECKS, Check
 from savermark.retention.records import Freed
 from savermark.storage import TABLES, Table
+from savermark.units import amount
 
 if TYPE_CHECKING:
     from savermark.retention.records import Applied
@@ -133,15 +134,13 @@ class Tally:
     def verdict(self) -> str:
         """One line on the verification."""
         if self.failed_threads:
-            return (
-                f"FAILED: {self.failed_threads} of {self.verified} threads do not read back as "
-                "promised"
-            )
+            of = f"{self.failed_threads} of {amount(self.verified, 'thread')}"
+            return f"FAILED: {of} do not read back as promised"
         if self.unproven_threads:
-            return f"NOT PROVABLE for {self.unproven_threads} of {self.verified} threads"
+            return f"NOT PROVABLE for {self.unproven_threads} of {amount(self.verified, 'thread')}"
         if not self.verified:
             return "nothing was checked"
-        return f"ok: {self.verified} threads read back as promised"
+        return f"ok: {amount(self.verified, 'thread')} read back as promised"
 
     def threads(self) -> tuple[ThreadCut, ...]:
         """The threads that lose most bytes."""

@@ -174,4 +174,5 @@ def _walk(ground: Ground, name: str, config: RunnableConfig, channels: list[str]
     if name == OWN:
         asked = {"config": config, "channels": channels}
         return lambda: driver.call(saver, "get_delta_channel_history", **asked)
-    return lambda: driver.call(walk(name), "history", saver, config, channels)
+    chosen = walk(name)  # looked up among the installed packages: once, and not in a timed call
+    return lambda: driver.call(chosen, "history", saver, config, channels)

@@ -12,7 +12,8 @@ of SQLite that store different values under one version cannot be told without t
 The leaf rules want that no run is at work on the thread: one that has just read the leaf would
 hang its next checkpoint under it. The keep rules never remove a head, nor what it is rebuilt from;
 but `compact` puts the value there instead, and a run that has read the head before and asks for its
-history afterwards finds none, unless its saver notices (`steady.with_steady`).
+history afterwards finds none, unless its saver notices (`steady.with_steady`). `snapshot` only puts
+it there: whoever has read the head before still finds the history.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def _refused(image: ThreadImage, policy: RetentionPolicy) -> str:
     return f"has delta channels ({', '.join(names)}): use keep-latest or compact instead of refuse"
 
 
-def _partial(image: ThreadImage, terms: Terms, found: Iterable[Damage]) -> ThreadPlan:
+def _partial(image: ThreadImage, terms: Terms, found: Sequence[Damage]) -> ThreadPlan:
     policy = terms.policy
     leaves = frozenset[CheckpointKey]()
     if policy.duration_leaves or policy.leaf_siblings:
@@ -217,7 +218,10 @@ def _partial(image: ThreadImage, terms: Terms, found: Iterable[Damage]) -> Threa
     if reason := _unsafe_there(found, kept):
         return ThreadPlan(image.thread_id, refused=reason)
     folds, grafts = tuple[Fold, ...](), tuple[Graft, ...]()
-    if policy.delta == "compact":
+    if policy.delta == "snapshot":
+        folds = folds_of(rest, kept)
+        kept = {space: _all_of(rows, kept.get(space), found) for space, rows in rest.spaces.items()}
+    elif policy.delta == "compact":
         folds = folds_of(rest, kept)
         kept = {space: folded(rest, space, each) for space, each in kept.items()}
     elif policy.duration_leaves:
@@ -231,6 +235,11 @@ def _keep_sets(image: ThreadImage, terms: Terms) -> dict[str, KeepSet]:
     """Every addressable checkpoint with its own keep-set, so that each reads back as before."""
     wanted = addressable(image, terms)
     return {space: keep_all(image, space, names) for space, names in wanted.items()}
+
+
+def _all_of(rows: Collection[str], kept: KeepSet | None, found: Sequence[Damage]) -> KeepSet:
+    """All of a namespace; of a damaged thread only what was judged is promised to read back."""
+    return KeepSet(rows, rows if not found else kept.targets if kept else ())
 
 
 def _outcome(

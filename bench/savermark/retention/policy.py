@@ -2,9 +2,9 @@
 
 Three kinds of rules combine:
 
-- *keep rules* (`keep-latest`, `keep-turns`, `older-than`, and `compact` and `refuse`, which are
-  `keep-latest` with another treatment of delta channels) say which checkpoints of a thread stay
-  addressable. With several of them a checkpoint goes only when every one lets it go.
+- *keep rules* (`keep-latest`, `keep-turns`, `older-than`, and `compact`, `refuse` and `snapshot`,
+  which are `keep-latest` with another treatment of delta channels) say which checkpoints of a
+  thread stay addressable. With several of them a checkpoint goes only when every one lets it go.
 - *leaf rules* (`duration-leaves`, `leaf-siblings`) name single checkpoints that go as well, even
   where a keep rule would keep them.
 - *thread rules* (`idle-threads`, `delete`) take whole threads.
@@ -17,17 +17,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 from savermark.errors import UsageError, unknown
 
-Delta = Literal["walk", "compact", "refuse"]
+Delta = Literal["walk", "compact", "refuse", "snapshot"]
 
 # Name -> what it does, for `savermark list policies`. A name with `=` takes a value.
 RULES = {
     "keep-latest": "keep the newest state of each namespace, and what it is rebuilt from",
     "compact": "like keep-latest, with the delta channels folded onto the kept checkpoint",
     "refuse": "like keep-latest, but leave threads with delta channels alone, by name",
+    "snapshot": "store delta channels as compact does, delete no checkpoint; then keep-latest can",
     "keep-turns=N": "keep the last N turns addressable, and what they are rebuilt from",
     "older-than=AGE": "delete only what is older than AGE (90s, 15m, 12h, 30d, 8w)",
     "leaf-siblings": "delete childless side branches that own no writes",
@@ -44,7 +45,8 @@ _AGE = re.compile(r"(\d+)([smhdw])")
 class RetentionPolicy:
     """The rules, each off by default. A policy without any keep rule keeps every checkpoint.
 
-    Raises `UsageError` for a number of turns below 1, a negative age, or no rule at all.
+    Raises `UsageError` for a number of turns below 1, a negative age, no rule at all, and
+    `snapshot` beside a rule that takes leaves or threads.
     """
 
     keep_latest: bool = False
@@ -65,6 +67,9 @@ class RetentionPolicy:
         values = (getattr(self, field.name) for field in fields(self))
         if all(value in (None, False, "walk") for value in values):
             raise UsageError(f"a policy needs a rule: {', '.join(RULES)}")
+        leaves = self.leaf_siblings or self.duration_leaves
+        if self.delta == "snapshot" and (leaves or self.delete or self.idle_threads is not None):
+            raise UsageError("snapshot deletes no checkpoint: take leaves and threads apart")
 
     @property
     def keeps(self) -> bool:
@@ -75,6 +80,11 @@ class RetentionPolicy:
             or self.older_than is not None
             or self.delta != "walk"
         )
+
+    @property
+    def folds(self) -> bool:
+        """Whether values are made and stored, which takes the graph or its reducers."""
+        return self.delta in ("compact", "snapshot")
 
     def __str__(self) -> str:
         """The one-line form, which `parse_policy` reads back."""
@@ -96,7 +106,7 @@ def parse_policy(text: str) -> RetentionPolicy:
     """A policy from its one-line form, such as `keep-turns=3,duration-leaves`.
 
     Raises `UsageError` that names the fix for an unknown rule, a missing or bad value, a rule
-    given twice, and `compact` together with `refuse`.
+    given twice, and two of `compact`, `refuse` and `snapshot` together.
     """
     values: dict[str, object] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -126,7 +136,7 @@ def _rule(name: str, value: str, given: bool) -> tuple[str, object]:
     if given != known[name]:
         fix = next(rule for rule in RULES if rule.partition("=")[0] == name)
         raise UsageError(f"rule {name!r}: write it as {fix}")
-    if name in ("compact", "refuse"):
+    if name in get_args(Delta):
         return "delta", name
     key = name.replace("-", "_")
     if not given:

@@ -18,6 +18,7 @@ from savermark.retention.keep import callers
 from savermark.retention.leftovers import GRACE, is_call, leftovers
 from savermark.retention.promises import ThreadReading
 from savermark.retention.scope import Scope
+from savermark.units import amount
 
 if TYPE_CHECKING:
     from savermark.history.lineage import CheckpointKey
@@ -127,7 +128,7 @@ def _resume(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
             _same_chain(before, after, key, found)
         if key[0] == "":
             _same_replay(before, after, key[1], scope, found)
-    found.notes.append(f"{len(promised)} checkpoints")
+    found.notes.append(amount(len(promised), "checkpoint"))
     return found
 
 
@@ -210,7 +211,8 @@ def _orphans(
         kept = scope.readable | scope.support if scope.told else frozenset()
         for table, rows in leftovers(before.image, after.image, now, grace, kept).items():
             if rows.made:
-                found.add("failed", f"{table}: {rows.made} rows that nothing refers to any more")
+                left = amount(rows.made, "row")
+                found.add("failed", f"{table}: {left} that nothing refers to any more")
             if rows.left and not scope.refused:
                 found.add("failed", f"{table}: {rows.left} orphans of before are still there")
             told = f" ({rows.waiting} that may still be claimed)" * bool(rows.waiting)
@@ -240,7 +242,7 @@ def _values(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findin
         elif not old.shows(new):
             found.add("failed", f"{where} reads back different through the graph")
     channels = {name for key in promised for name in before.readings[key].values}
-    note = f"{count} checkpoints, {len(channels)} channels"
+    note = f"{amount(count, 'checkpoint')}, {amount(len(channels), 'channel')}"
     unread = len(scope.targets & before.keys - before.readings.keys())
     note += f"; {unread} were not read before" * bool(unread)
     support = len(scope.support & after.keys)
@@ -265,7 +267,8 @@ def _pending(before: ThreadReading, after: ThreadReading, scope: Scope) -> Findi
             found.add("failed", f"checkpoint {key[1]} has other interrupts")
         if old.interrupted and key[0] == "":
             _subgraphs(before, after, key[1], found)
-    found.notes.append(f"{rows} pending writes, {questions} checkpoints wait for an answer")
+    waiting = f"{amount(questions, 'checkpoint')} with a question to answer"
+    found.notes.append(f"{amount(rows, 'pending write')}, {waiting}")
     return found
 
 

@@ -41,6 +41,7 @@ from savermark.retention.promises import (
 from savermark.retention.rechecks import thread_checks
 from savermark.retention.scope import scope_of
 from savermark.retention.told import Told, named, told_plans
+from savermark.units import amount
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -105,7 +106,7 @@ class Verification:
         if not self.checks:
             return "nothing was checked"
         if self.ok:
-            return f"ok: {self.threads} threads read back as promised"
+            return f"ok: {amount(self.threads, 'thread')} read back as promised"
         bad = len({check.thread_id for check in self.failures})
         return f"FAILED: {bad} of {self.threads} threads do not read back as promised"
 

@@ -47,7 +47,7 @@ async def apply_rules(
     grace: timedelta,
 ) -> Done:
     """Carry out a policy made of rules on all threads."""
-    fold = graph_fold(ground.graph, ground.saver) if policy.delta == "compact" else None
+    fold = graph_fold(ground.graph, ground.saver) if policy.folds else None
     options: dict[str, Any] = {
         "threads": names,
         "protect": protect,

@@ -14,6 +14,7 @@ test: $(VENV)/.installed-dev
 
 perf: $(VENV)/.installed-dev
 	$(BIN)/python tests/perf
+	@mkdir -p results/local
 	$(BIN)/python -m pytest tests/perf/bench_walks.py --benchmark-json=results/local/walks.json
 
 lint: $(VENV)/.installed-dev

@@ -38,6 +38,7 @@ OPS = (
     ("keep-latest", "sync"),
     ("keep-latest,duration-leaves", "sync"),
     ("compact", "sync"),
+    ("snapshot", "sync"),
     ("keep-turns=1,leaf-siblings,duration-leaves", "sync"),
     ("keep-latest,duration-leaves", "async"),
     ("compact", "async"),
@@ -189,7 +190,7 @@ def test_each_thread_is_whole_after_a_kill(fleet: Fleet, jobs: Jobs, tmp_path: P
     for op, how in OPS:
         job = {"uri": fleet.uri, "name": fleet.left.name, "op": op, "how": how}
         after, took = undisturbed(fleet, jobs, job, tmp_path)
-        wanted = told["killed"] + KILLS // len(OPS)
+        wanted = told["killed"] + -(-KILLS // len(OPS))
         for _ in range(KILLS):
             told += killed(fleet, jobs, job, tmp_path, after, took * random.uniform(0.0, 0.9))
             if told["killed"] >= wanted:

@@ -40,7 +40,7 @@ TALK = [Act(kind) for kind in WORDS.split()]
 SMALL_TALK = [act for act in TALK if act.kind != "ask"]
 SMALL_SHAPE: Any = ("call", (3, 7, 2))
 LINKS = [Act(kind) for kind in ("say", "stamp", "exit", "stamp", "say", "stamp")]
-POLICIES = ("keep-latest", "compact", "keep-turns=1,older-than=0s", "older-than=0s")
+POLICIES = ("keep-latest", "compact", "keep-turns=1,older-than=0s", "older-than=0s", "snapshot")
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -152,14 +152,14 @@ class Cleaners:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_live_runs_lose_nothing(left: Left, jobs: Jobs, policy: str) -> None:
-    threads = [f"live-{at}" for at in range(2 if "compact" in policy else 3)]
-    folds, done = "compact" in policy, threading.Event()
-    talk, shape = (insists, SMALL_SHAPE) if folds else (talks, SHAPE)
-    expected = undisturbed(shape, SMALL_TALK if folds else TALK)
+    steady, folds = policy == "compact", policy in ("compact", "snapshot")
+    threads, done = [f"live-{at}" for at in range(2 if steady else 3)], threading.Event()
+    talk, shape = (insists, SMALL_SHAPE) if steady else (talks, SHAPE)
+    expected = undisturbed(shape, SMALL_TALK if steady else TALK)
     cleaners = Cleaners(left, shape, policy, threads, done)
     pid = jobs.start(
         {"uri": left.uri, "name": left.name, "op": "live", "how": "sync", "log": "/dev/null"}
-        | {"threads": [] if folds else threads[2:], "acts": [act.kind for act in TALK]}
+        | {"threads": [] if steady else threads[2:], "acts": [act.kind for act in TALK]}
     )
 
     def elsewhere() -> None:
@@ -175,12 +175,15 @@ def test_live_runs_lose_nothing(left: Left, jobs: Jobs, policy: str) -> None:
     world = World(*shape, left.saver)
     for name in threads:
         assert world.state_of(name) == expected, name
-    assert sum(each.deleted.get("checkpoints", 0) for each in cleaners.found) > 20
+    gone = sum(each.deleted.get("checkpoints", 0) for each in cleaners.found)
+    assert gone == 0 if policy == "snapshot" else gone > 20
+    assert any(each.plan.folds for each in cleaners.found if not each.refused) == folds
     refused = {each.refused for each in cleaners.found if each.refused}
     assert all(folds and "try again" in each for each in refused), refused  # busy, and said so
     rows, fold = row_access(left.saver), graph_fold(world.graph, left.saver)
-    for each in apply(rows, parse_policy(policy), threads=threads, fold=fold):
-        assert not each.refused
+    for last in (policy, "keep-latest") if policy == "snapshot" else (policy,):
+        for each in apply(rows, parse_policy(last), threads=threads, fold=fold):
+            assert not each.refused
     for name in threads:
         assert world.state_of(name) == expected, name
         world.graph.invoke({"said": ["and on"]}, at(name))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-_VALUES = b"\xaechannel_values"
+VALUES = b"\xaechannel_values"
 _VERSIONS = b"\xb0channel_versions"
-_WITHIN = 160  # bytes in which the first of them starts
+WITHIN = 160  # bytes in which the first of them starts
 _REMEMBERED = 4  # shapes of values that hold no channel sought
 _SHAPE = 512  # bytes of the longest of them
 _HEAD = 512  # bytes of a blob read at a time
@@ -50,8 +50,9 @@ def readable(serde: SerializerProtocol) -> bool:
 class Values:
     """Tells whether serialized checkpoints may value any of some channels.
 
-    `data.startswith(without, at)` proves that one values none, without a call of ours: what begins
-    with the same bytes, up to the key behind the values, has the same values.
+    Where `VALUES` is first found `at` this place, `data.startswith(without, at)` proves that one
+    values none, without a call of ours: what begins with the same bytes, up to the key behind the
+    values, has the same values.
     """
 
     def __init__(self, channels: Iterable[str]) -> None:
@@ -68,13 +69,12 @@ class Values:
     def may(self, data: bytes) -> bool:
         """False when none of the channels can have a value in it."""
         at = self.at
-        if data.startswith(self.without, at):
+        found = data.find(VALUES, 0, WITHIN)
+        if found == at and data.startswith(self.without, at):
             return False
-        if not data.startswith(_VALUES, at):
-            at = data.find(_VALUES, 0, _WITHIN)
-            self.at = max(at, 0)
-            if at < 0:
-                return True
+        if found < 0:
+            return True
+        self.at = at = found
         end = data.rfind(_VERSIONS)
         if end < at or any(data.find(key, at, end) >= 0 for key in self._sought):
             return True
@@ -86,13 +86,14 @@ class Values:
     def may_in(self, blob: Blob) -> bool:
         """`may` for a blob that is not read as a whole: its values are stepped over."""
         head: bytes = blob.read(self._reach)
-        if head.startswith(self._heads, self.at):
+        found = head.find(VALUES, 0, WITHIN)
+        if found == self.at and head.startswith(self._heads, found):
             return False
         head += blob.read(_HEAD - len(head))
-        found = head.find(_VALUES, 0, _WITHIN)
+        found = head.find(VALUES, 0, WITHIN)
         if found < 0:
             return True
-        start, at = 0, found + len(_VALUES)
+        start, at = 0, found + len(VALUES)
         count, at = _entries(head, at)
         if count < 0 or any(len(key) > _TOKEN for key in self._sought):
             return True
@@ -129,7 +130,7 @@ def versions(data: bytes, keys: Mapping[bytes, str]) -> list[tuple[str, Any]]:
     Those without one are left out. Raises `ValueError` or `IndexError` where only the whole
     checkpoint tells.
     """
-    at = data.find(_VERSIONS, 0, _WITHIN)
+    at = data.find(_VERSIONS, 0, WITHIN)
     count, at = _entries(data, at + len(_VERSIONS)) if at >= 0 else (-1, 0)
     if count < 0:
         raise ValueError("another layout")

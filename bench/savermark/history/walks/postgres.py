@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import Connection, capabilities
 from psycopg.rows import tuple_row
 
@@ -87,8 +89,11 @@ def _answered(saver: PostgresSaver, query: Query, steps: Steps) -> Query:
     if saver.pipe is None and isinstance(connection, Connection) and _lends_plainly(saver):
         # What its `_cursor` does, too, in two context managers more: a tenth of a short walk.
         with saver.lock, connection.cursor(binary=True, row_factory=tuple_row) as plain:
-            if query.stream and _streams(connection):
-                return steps.send(plain.stream(query.text, query.values, size=_STREAMED))
+            if query.stream and _streams(saver):
+                rows = plain.stream(query.text, query.values, size=_STREAMED)
+                # It holds the connection's lock, and an exception keeps the frames that know it.
+                with closing(rows):
+                    return steps.send(rows)
             rows = plain.execute(query.text, query.values).fetchall()
     else:
         with saver._cursor() as cursor:
@@ -97,8 +102,13 @@ def _answered(saver: PostgresSaver, query: Query, steps: Steps) -> Query:
     return steps.send(rows)
 
 
-def _streams(connection: Connection[Any]) -> bool:
-    return capabilities.has_stream_chunked() and not connection.pgconn.pipeline_status
+def _streams(saver: Any) -> bool:
+    """Whether values may be built while rows arrive.
+
+    Nobody else has the connection meanwhile: a serializer of the application's own might want it.
+    """
+    plain = type(saver.serde) is JsonPlusSerializer and capabilities.has_stream_chunked()
+    return plain and not saver.conn.pgconn.pipeline_status
 
 
 def _lends_plainly(saver: PostgresSaver) -> bool:

@@ -36,16 +36,18 @@ class Plans:
 
     `windows` are the channels whose last chain was in few checkpoints: in how many to look for the
     next; 0 where one checkpoint had several writes of the channel, so that their order matters.
-    `long` are those whose chain was so long that it is read piece by piece.
+    `long` are those whose chain was so long that it is read piece by piece; `mixed` those whose
+    window once was too small, since threads of unlike length are read in turn.
     """
 
-    __slots__ = ("grown", "long", "parallel", "seeded", "walks", "windows")
+    __slots__ = ("grown", "long", "mixed", "parallel", "seeded", "walks", "windows")
 
     def __init__(self) -> None:
         self.grown = self.walks = 0
         self.parallel = False  # several tasks wrote one channel on one checkpoint: paths matter
         self.windows: dict[str, int] = {}
         self.long: set[str] = set()
+        self.mixed: set[str] = set()
         self.seeded: set[str] = set()  # channels with stored values
 
     def ask(self) -> bool:
@@ -69,7 +71,8 @@ class Plans:
         if self.windows.get(channel) == 0:
             return
         sizes = (_WINDOWS[-1], _WHOLE) if root and channel not in self.seeded else _WINDOWS
-        window = next((size for size in sizes if number < size), None)
+        fitting = [size for size in sizes if number < size]
+        window = (fitting[-1] if channel in self.mixed else fitting[0]) if fitting else None
         if window is None:
             self.windows.pop(channel, None)
             return
@@ -77,8 +80,14 @@ class Plans:
             self.windows.clear()
             self.seeded.clear()
             self.long.clear()
+            self.mixed.clear()
         self.windows[channel] = window
         (self.long.add if number >= _LONG else self.long.discard)(channel)
+
+    def missed(self, channel: str) -> None:
+        """The window did not hold the chain."""
+        if self.windows.pop(channel, None):
+            self.mixed.add(channel)
 
 
 def plans_of(saver: Any) -> Plans:

@@ -81,26 +81,26 @@ def windowed(
     asked |= {"channel": channel, "id": where.id, "most": window, "ask": plans.ask()}
     text = statement(newest=where.id is None, seeds=seeds, few=window if window <= FEW else None)
     rows = iter((yield Query(sql.text(text, plans.grown), asked, stream=channel in plans.long)))
-    found = _found(rows, where, loads, plans)
+    found = _found(rows, where, loads, plans, seeds)
     deque(rows, maxlen=0)  # an answer left half read would be cancelled, over a second connection
     return found
 
 
 def _found(
-    rows: Iterator[tuple[Any, ...]], where: Where, loads: Loads, plans: Plans
+    rows: Iterator[tuple[Any, ...]], where: Where, loads: Loads, plans: Plans, seeds: bool
 ) -> DeltaChannelHistory | None:
-    """`windowed` from the answer."""
+    """`windowed` from the answer; `seeds` as it was asked, since others change the plans, too."""
     (channel,) = where.channels
     near, grown, stored, _ = next(rows)
     plans.told(int(grown))
     if stored == "true":
         plans.seeded.add(channel)
         return None
-    first = next(rows, None) if channel in plans.seeded else None
+    first = next(rows, None) if seeds else None
     seed = first if first and first[1] is None else None
     line = _followed(near, where.id, seed[0] if seed else None)
     if line is None:
-        plans.windows.pop(channel, None)
+        plans.missed(channel)
         return None
     ids, inline, covered = line
     held: dict[str, Write | None] = dict.fromkeys(reversed(ids))

@@ -143,13 +143,13 @@ class _Descent:
     def _down(self, rows: sqlite3.Cursor, want: str | None) -> str | None:
         """As far as the scan meets the parents; the parent that it did not meet."""
         add, values, blobs, foreign = self._found.ids.append, self._values, self._blobs, 0
-        without, at = values.without, values.at
+        without, at, mark, within = values.without, values.at, peek.VALUES, peek.WITHIN
         for name, parent, tag, data in rows:
             if name == want:
                 add(name)
                 want, foreign = parent, 0
                 # The same bytes as in one that was looked through are of the same type.
-                if blobs or not data.startswith(without, at):
+                if blobs or data.find(mark, 0, within) != at or not data.startswith(without, at):
                     self._look(tag, data)
                     if not self._left or blobs is not self._blobs:
                         break

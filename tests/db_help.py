@@ -7,6 +7,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 import tiny_graph
@@ -80,6 +82,25 @@ class Caller:
 def graph() -> Any:
     """The small graph, for `--graph db_help:graph`."""
     return tiny_graph.build(None)
+
+
+class Cipher:
+    """Hides bytes from whoever lacks it."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "mirror", bytes(byte ^ 0x5A for byte in plaintext)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "mirror"
+        return bytes(byte ^ 0x5A for byte in ciphertext)
+
+
+SECRET = EncryptedSerializer(Cipher())
+
+
+def secret_graph() -> Any:
+    """The small graph with a serializer of its own."""
+    return tiny_graph.build(InMemorySaver(serde=SECRET))
 
 
 def rows_of(left: Left, thread: str | None = None) -> dict[str, list[Any]]:

@@ -155,7 +155,7 @@ def test_what_is_refused(kept: Kept, dry_run: bool) -> None:
         copy_thread(kept.saver, thread, "x", latest=True, last=1, dry_run=dry_run)
     with pytest.raises(UsageError, match="must be 1 or more"):
         copy_thread(kept.saver, thread, "x", last=0, dry_run=dry_run)
-    with pytest.raises(UsageError, match="copy with latest"):
+    with pytest.raises(UsageError, match="only the latest state can be folded"):
         copy_thread(kept.saver, thread, "x", fold=_Lagging(kept, thread), dry_run=dry_run)
     assert kept.rows.image("somewhere").rows == kept.rows.image("x").rows == 0
     assert kept.rows.image(thread) == before

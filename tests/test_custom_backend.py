@@ -57,6 +57,20 @@ def wants_more(url: str, *, folder: Path) -> InMemorySaver:
     raise AssertionError
 
 
+class NotSetUp(InMemorySaver):
+    """Fails at the first read."""
+
+    def get_tuple(self, config: Any) -> Any:
+        raise RuntimeError('relation "checkpoints" does not exist')
+
+    async def aget_tuple(self, config: Any) -> Any:
+        return self.get_tuple(config)
+
+
+def not_set_up() -> NotSetUp:
+    return NotSetUp()
+
+
 def no_saver() -> dict[str, int]:
     return {}
 
@@ -154,8 +168,9 @@ def test_wrong_names_are_one_line(reference: str, kind: type[SavermarkError], li
     ("name", "kind", "line"),
     [
         ("wants_more", UsageError, "needs url: wrap it"),
-        ("no_saver", BackendError, "gave a dict, not a BaseCheckpointSaver"),
-        ("context_of_no_saver", BackendError, "gave a str, not a BaseCheckpointSaver"),
+        ("no_saver", BackendError, "gave an object of type dict, not a BaseCheckpointSaver"),
+        ("context_of_no_saver", BackendError, "gave an object of type str, not a Base"),
+        ("not_set_up", BackendError, "does not exist): if it needs its setup(), call that in the"),
         ("broken", BackendError, "ConnectionError: cannot reach postgresql://bob:***@db/x"),
     ],
 )

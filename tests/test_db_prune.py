@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.sqlite import SqliteSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+import db_help
 import tiny_graph
 from db_help import OLD, SPOIL, Caller, counts, line, read, rows_of, sqlite_file
 from fix_databases import Left, identity
@@ -429,6 +430,25 @@ def test_a_second_interrupt_undoes_the_thread_it_is_at(left: Left, db: Caller) -
     assert reported == ["interrupted"]
     assert rows_of(left, "b") == before
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("policy", ["keep-latest", "compact", "snapshot"])
+def test_encrypted_threads_are_read_with_the_graphs_serializer(
+    left: Left, db: Caller, policy: str
+) -> None:
+    with left.store.saver(db_help.SECRET) as saver:
+        graph = tiny_graph.build(saver)
+        for word in "uvwxyz":
+            graph.invoke({"said": [word]}, tiny_graph.config("a"))
+        before = graph.get_state(tiny_graph.config("a")).values
+    prune = ("prune", left.uri, "--policy", policy, "--yes")
+    said = db(*prune)
+    assert said.code in ((2,) if policy != "keep-latest" else (3,))
+    said = db.json(*prune, "--graph", "db_help:secret_graph")
+    assert (said.code, said.document["verification"]["ok"]) == (0, True)
+    assert said.document["totals"]["changed"] == 1
+    with left.store.saver(db_help.SECRET) as saver:
+        assert tiny_graph.build(saver).get_state(tiny_graph.config("a")).values == before
 
 
 def test_compact_needs_the_graph_and_folds_through_it(left: Left, db: Caller) -> None:

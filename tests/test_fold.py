@@ -399,7 +399,7 @@ def test_a_graph_by_its_name(name: str) -> None:
     [
         ("test_fold", UsageError, "not of the form package.module:name"),
         ("test_fold:numbr", UsageError, "did you mean 'number'"),
-        ("test_fold:number", UsageError, "is a int: name a compiled graph"),
+        ("test_fold:number", UsageError, "is of type int: name a compiled graph"),
         ("test_fold:broken", BackendError, "cannot be built"),
         ("no_such_module:graph", UsageError, "cannot be imported"),
         ("tiny_graph:build", BackendError, "cannot be built"),

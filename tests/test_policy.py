@@ -23,7 +23,6 @@ AGES = st.integers(0, 10**6).map(lambda n: timedelta(seconds=n))
         leaf_siblings=st.booleans(),
         duration_leaves=st.just(True),
         idle_threads=st.none() | AGES,
-        delete=st.booleans(),
         delta=st.sampled_from(["walk", "compact", "refuse"]),
     )
 )
@@ -50,9 +49,15 @@ def test_rules_combine_and_blanks_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("snapshot,delete", "deletes no checkpoint"),
+        ("snapshot,delete", "delete takes whole threads"),
         ("leaf-siblings,keep-latest,snapshot", "deletes no checkpoint"),
-        ("snapshot,compact", "given twice"),
+        ("snapshot,compact", "give only one of compact, refuse, snapshot"),
+        ("refuse,compact", "give only one of compact, refuse, snapshot"),
+        ("keep-latest,keep-latest", "given twice"),
+        ("keep-latest,,leaf-siblings", "a rule is missing"),
+        ("keep-latest,", "a rule is missing"),
+        ("keep-latest,delete", "delete takes whole threads"),
+        ("compact,delete", "delete takes whole threads"),
         ("walk", "walk"),
         ("", "a policy needs a rule"),
         ("keep-last", "did you mean 'keep-latest'"),
@@ -64,7 +69,7 @@ def test_rules_combine_and_blanks_do_not_matter() -> None:
         ("older-than=5", "give a number and a unit"),
         ("older-than=-5d", "give a number and a unit"),
         ("older-than=99999999999999w", "longer than time"),
-        ("compact,refuse", "contradicts"),
+        ("compact,refuse", "give only one of"),
         ("keep-latest,keep-latest", "twice"),
     ],
 )

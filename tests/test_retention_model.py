@@ -78,6 +78,8 @@ def policies(draw: Any) -> str:
     parts.append(
         draw(st.sampled_from([*[""] * 10, "idle-threads=1h", "idle-threads=1h", "delete"]))
     )
+    if parts[-1] == "delete":  # takes whole threads, and so stands beside no keep rule
+        return "delete"
     return ",".join(filter(None, parts)) or "keep-latest"
 
 

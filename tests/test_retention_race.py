@@ -176,6 +176,7 @@ def test_live_runs_lose_nothing(left: Left, jobs: Jobs, policy: str) -> None:
     for name in threads:
         assert world.state_of(name) == expected, name
     gone = sum(each.deleted.get("checkpoints", 0) for each in cleaners.found)
+    print(f"\n{left.name}, {policy}: {len(cleaners.found)} clean-ups, {gone} checkpoints gone")  # noqa: T201
     assert gone == 0 if policy == "snapshot" else gone > 20
     assert any(each.plan.folds for each in cleaners.found if not each.refused) == folds
     refused = {each.refused for each in cleaners.found if each.refused}

@@ -418,6 +418,29 @@ def test_sqlite_reads_no_more_of_a_long_thread() -> None:
     assert costs[0][0] == 2
 
 
+@pytest.mark.parametrize("padding", [0, 5_000])
+@pytest.mark.parametrize("longer", [17, 18, 33])
+def test_sqlite_takes_no_text_in_a_value_for_the_values(longer: int, padding: int) -> None:
+    """Where another checkpoint, with a longer timestamp, had them."""
+    saver = SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
+    hand, pad = Hand(saver, "t"), {"p": "P" * padding}
+
+    def put(name: str, parent: str | None, values: dict[str, Any], ts: str = "") -> None:
+        checkpoint: Any = {"v": 4, "ts": f"2026-01-01T00:00:00+00:00{ts}", "id": name}
+        checkpoint |= {"channel_values": values | pad, "channel_versions": {"m": "1"}}
+        checkpoint |= {"versions_seen": {}, "updated_channels": None}
+        saver.put(at(hand.thread, parent), checkpoint, {}, {})
+
+    put("c0", None, {"m": ["channel_values"] * 2})
+    put("c1", "c0", {}, "t" * longer)
+    put("c2", "c1", {})
+    put("c3", "c2", {})
+    config = at(hand.thread, "c3")
+    found = walk("onepass").history(saver, config, ["m"])
+    assert found == walk("base").history(saver, config, ["m"])
+    assert found["m"]["seed"] == ["channel_values"] * 2
+
+
 def test_sqlite_takes_half_the_steps_of_the_savers_own() -> None:
     saver = SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
     hand, parent = Hand(saver, "t"), None

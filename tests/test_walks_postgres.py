@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from fix_threads import Hand, Kept, at, history, snapshot
 from savermark.backends.base import Location
 from savermark.backends.registry import get_backend
 from savermark.history.rows import row_access
-from savermark.history.walks import OnePassHistory
+from savermark.history.walks import OnePassHistory, postgres_window
 from savermark.history.walks.onepass import ONE_PASS
 from savermark.history.walks.postgres_plans import plans_of
 from savermark.meter import Counts, acount, count
@@ -51,6 +52,7 @@ def _forget(kept: Kept) -> None:
     plans.windows.clear()
     plans.seeded.clear()
     plans.long.clear()
+    plans.mixed.clear()
     plans.walks = 0
 
 
@@ -210,9 +212,65 @@ def test_a_value_that_cannot_be_built_leaves_the_connection_usable(
     with monkeypatch.context() as patch:
         patch.setattr(streamed.saver.serde, "loads_typed", fail)
         with pytest.raises(ValueError, match="no such type"):
-            ONE_PASS.history(streamed.saver, config, ["m"])
+            try:
+                ONE_PASS.history(streamed.saver, config, ["m"])
+            except ValueError:  # while it is handled, its traceback keeps the frames of the walk
+                connection = streamed.saver.conn  # type: ignore[attr-defined]
+                assert connection.lock.acquire(timeout=5)
+                connection.lock.release()
+                assert connection.execute("SELECT 1").fetchone()
+                raise
     assert len(taken) == 4
     assert statements(streamed, hand, tip) == 1
+
+
+def test_a_serializer_that_asks_the_same_connection_is_served(
+    streamed: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its values are built when all rows are there and the connection is free."""
+    hand = streamed.hand()
+    tip = line(hand, 40)
+    statements(streamed, hand, tip)
+    inner, connection = streamed.saver.serde, streamed.saver.conn  # type: ignore[attr-defined]
+
+    class Asking(JsonPlusSerializer):
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            connection.execute("SELECT 1")
+            return inner.loads_typed(data)
+
+    monkeypatch.setattr(streamed.saver, "serde", Asking())
+    found = ONE_PASS.history(streamed.saver, at(hand.thread, tip), ["m"])
+    assert len(found["m"]["writes"]) == 39
+
+
+def test_what_others_learn_meanwhile_changes_no_answer(
+    postgres: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans are shared by all who use a connection or pool."""
+    hand = postgres.hand()
+    for number in range(6):
+        values = {"m": snapshot("s")} if number == 3 else {}
+        hand.put(f"c{number}", f"c{number - 1}" if number else None, values, moved="m")
+    hand.write("c4", ("m", 4))
+    for _ in range(4):
+        statements(postgres, hand, "c5")
+    assert plans_of(postgres.saver).seeded == {"m"}
+    found = postgres_window._found
+
+    def disturbed(*args: Any) -> Any:
+        _forget(postgres)
+        return found(*args)
+
+    monkeypatch.setattr(postgres_window, "_found", disturbed)
+    assert statements(postgres, hand, "c5") == 1
+
+
+def test_threads_of_unlike_length_in_turn_take_one_statement_each(postgres: Kept) -> None:
+    short, long = postgres.hand(), postgres.hand()
+    tips = line(short, 10), line(long, 60)
+    for _ in range(2):
+        taken = [statements(postgres, *each) for each in zip((short, long), tips, strict=True)]
+    assert taken == [1, 1]
 
 
 # --- counts -------------------------------------------------------------------------------------

@@ -62,5 +62,5 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """One line for an unknown name: `unknown workload 'chta': did you mean 'chat'? ...`."""
     choices = sorted(known)
     near = get_close_matches(name, choices, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(choices)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(choices) or 'none'}"
     return f"unknown {what} {name!r}: {hint}"

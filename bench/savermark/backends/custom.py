@@ -150,14 +150,16 @@ class CustomStore(PlainStore):
     def _checked(self, saver: Any) -> BaseCheckpointSaver[Any]:
         if not isinstance(saver, BaseCheckpointSaver):
             raise BackendError(
-                f"saver {self.label!r} gave a {type(saver).__name__}, not a BaseCheckpointSaver: "
-                "return a saver or a context manager that yields one"
+                f"saver {self.label!r} gave an object of type {type(saver).__name__}, not a "
+                "BaseCheckpointSaver: return a saver or a context manager that yields one"
             )
         self._seen = type(saver)
         return saver
 
     def _lacks(self, api: str, other: str) -> Unsupported:
-        return Unsupported(f"saver {self.label!r} has no {api} methods: run it with api = {other}")
+        return Unsupported(
+            f"saver {self.label!r} has no {api} methods: run it with api = {other} (--api {other})"
+        )
 
     @contextmanager
     def saver(self, serde: SerializerProtocol | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
@@ -207,6 +209,8 @@ class CustomStore(PlainStore):
             checked.get_tuple(_PROBE)
         except NotImplementedError as error:
             raise self._lacks("sync", "async") from error
+        except Exception as error:  # foreign code
+            raise self._unread(error) from error
         return checked
 
     async def _aprobed(self, saver: Any) -> BaseCheckpointSaver[Any]:
@@ -215,7 +219,15 @@ class CustomStore(PlainStore):
             await checked.aget_tuple(_PROBE)
         except NotImplementedError as error:
             raise self._lacks("async", "sync") from error
+        except Exception as error:  # foreign code
+            raise self._unread(error) from error
         return checked
+
+    def _unread(self, error: Exception) -> BackendError:
+        return BackendError(
+            f"saver {self.label!r} cannot be read ({one_line(error)}): if it needs its setup(), "
+            "call that in the factory"
+        )
 
     def describe(self) -> dict[str, Any]:
         """The saver's class, its package's version and which optional methods it overrides."""

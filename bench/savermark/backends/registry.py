@@ -29,7 +29,7 @@ def get_backend(name: str) -> type[Backend]:
         return custom_backend(name)
     found = {point.name: point for point in entry_points(group=GROUP)}
     if name not in found:
-        raise UsageError(unknown("backend", name, found))
+        raise UsageError(f"{unknown('backend', name, found)}; others as package.module:factory")
     try:
         backend: type[Backend] = found[name].load()
     except ImportError as error:

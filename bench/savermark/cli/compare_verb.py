@@ -44,10 +44,13 @@ def _compared(baseline: str, result: str, **options: float) -> Comparison:
         is_benchmark_file,
         load_benchmarks,
     )
-    from savermark.errors import UsageError
+    from savermark.errors import ResultError, UsageError
     from savermark.frame import load_runs
     from savermark.results import find_result
 
+    for name in (baseline, result):
+        if name.endswith(".json") and not Path(name).exists():
+            raise ResultError(f"{name}: no such file")
     theirs = [is_benchmark_file(Path(name)) for name in (baseline, result)]
     if all(theirs):
         a, b = load_benchmarks(Path(baseline)), load_benchmarks(Path(result))
@@ -68,6 +71,9 @@ def check_threshold(threshold: float | None) -> None:
         raise UsageError(f"threshold is {threshold:g}: give a ratio above 1, for example 1.1")
 
 
+_FEW = 5  # unresolved rows that are worth a look each
+
+
 def print_comparison(comparison: Comparison, fmt: str) -> None:
     """Print a comparison on stdout in the format that was asked for."""
     from savermark.compare import to_markdown
@@ -83,12 +89,14 @@ def print_comparison(comparison: Comparison, fmt: str) -> None:
 
 
 def _print_telling(comparison: Comparison) -> None:
-    """What a person wants first: the verdict, and the rows that differ."""
-    from savermark.compare import HEADINGS, TELLING, as_text, verdict_line
+    """What a person wants first: the verdict, the rows that differ, and a few unresolved ones."""
+    from savermark.compare import HEADINGS, TELLING, Verdict, as_text, verdict_line
 
     click.echo(verdict_line(comparison).replace("*", "").replace("`", ""))
-    rows = [list(as_text(row)) for row in comparison.rows if row.verdict in TELLING]
-    if rows:
-        print_table(list(HEADINGS), rows)
+    shown = [row for row in comparison.rows if row.verdict in TELLING]
+    open_ones = [row for row in comparison.rows if row.verdict is Verdict.UNRESOLVED]
+    shown += open_ones if len(open_ones) <= _FEW else []
+    if shown:
+        print_table(list(HEADINGS), [list(as_text(row)) for row in shown])
     for note in comparison.notes:
         click.echo(note)

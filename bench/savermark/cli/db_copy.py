@@ -67,12 +67,13 @@ def command(
     check_mode(dry_run, yes)
     selection = Selection(latest, last, graph is not None, protect)
     loaded = load_graph(graph) if graph is not None else None
-    with open_database(uri, write=yes) as database:
+    serde = serde_of(loaded)
+    with open_database(uri, write=yes, serde=serde if loaded is not None else None) as database:
         only = check_threads(database, (source,))
         check_protected(database, protect, only)
         if yes:
             database.check_writable()
-            with database.reader(serde_of(loaded)) as reader:
+            with database.reader(serde) as reader:
                 fold = graph_fold(loaded, reader) if loaded is not None else None
                 copied = copy_rows(database.rows, source, target, selection, fold=fold)
         else:

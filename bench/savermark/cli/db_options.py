@@ -90,8 +90,8 @@ def check_protected(
     if missing := [name for name in named if name not in held]:
         where = "these threads" if threads else database.facts.address
         raise UsageError(
-            f"no checkpoint {', '.join(map(repr, missing))} in {where} to protect: "
-            "give the whole id"
+            f"no checkpoint {', '.join(map(repr, missing))} in {where} to protect: give whole ids "
+            "of theirs"
         )
     return named
 

@@ -17,6 +17,7 @@ from savermark.cli.db_options import (
     grace_option,
     graph_help,
     protect_option,
+    serde_of,
     thread_option,
     top_option,
     unconfirmed,
@@ -111,7 +112,8 @@ def command(
     policy = parse_policy(text)
     loaded = _graph(policy, graph, dry_run=dry_run)
     now, tally, pace = datetime.now(UTC), Tally(top), Pace(batch, sleep, max_threads)
-    with open_database(uri, write=yes) as database:
+    serde = serde_of(loaded) if loaded is not None else None
+    with open_database(uri, write=yes, serde=serde) as database:
         only = check_threads(database, threads)
         protected = check_protected(database, protect, only)
         terms = terms_of(policy, protect=protected, now=now, grace=grace)

@@ -98,6 +98,8 @@ def _titles(kind: str, names: Iterable[str], get: Callable[[str], Any]) -> Rows:
             title = get(name).title
         except BackendError as error:
             title = f"not usable: {error}"
+        except AttributeError:  # of another package
+            title = "not usable: it has no title"
         rows.append({kind: name, "what it is": title})
     return rows
 

@@ -41,7 +41,7 @@ def refuse(a: RunResult, b: RunResult) -> None:
     if a.quick:
         raise NotComparableError(
             f"{name(a)} is a quick result, which is never a baseline: "
-            "run it with --profile standard"
+            "run it without --quick, or with --profile standard"
         )
     common = a.cases.keys() & b.cases.keys()
     if not common:

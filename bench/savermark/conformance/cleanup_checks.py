@@ -49,8 +49,10 @@ class Talk:
         self.graph = graph.compile(checkpointer=api.saver)
 
     @classmethod
-    async def held(cls, api: Api) -> Talk:
-        """The thread with all of its turns."""
+    async def held(cls, api: Api, method: str) -> Talk:
+        """The thread with all of its turns; `Missing` where the saver lacks what it is for."""
+        if not api.offers(method):
+            raise Missing(f"no {method}")
         talk = cls(api)
         for turn in range(TURNS):
             await talk.say(f"h{turn}", talk.run(turn))
@@ -101,7 +103,7 @@ def expected(turns: int, *more: str) -> tuple[dict[str, Any], tuple[()]]:
 
 @CHECKS.rule(PRUNE, "25 supersteps: the latest state is as before")
 async def _pruned(api: Api) -> None:
-    talk = await Talk.held(api)
+    talk = await Talk.held(api, PRUNE)
     before = await talk.state()
     same(before, expected(TURNS), "state before anything was pruned")
     await talk.clean("prune", [talk.id], strategy="keep_latest")
@@ -110,7 +112,7 @@ async def _pruned(api: Api) -> None:
 
 @CHECKS.rule(PRUNE, "25 supersteps: the thread goes on")
 async def _pruned_goes_on(api: Api) -> None:
-    talk = await Talk.held(api)
+    talk = await Talk.held(api, PRUNE)
     await talk.clean("prune", [talk.id], strategy="keep_latest")
     await talk.say("more")
     same(await talk.state(), expected(TURNS, "more"), "state after another turn")
@@ -118,7 +120,7 @@ async def _pruned_goes_on(api: Api) -> None:
 
 @CHECKS.rule(PRUNE, "25 supersteps: it deletes something, and twice is as once")
 async def _pruned_twice(api: Api) -> None:
-    talk = await Talk.held(api)
+    talk = await Talk.held(api, PRUNE)
     before = await talk.history()
     await talk.clean("prune", [talk.id], strategy="keep_latest")
     once = await talk.history()
@@ -130,7 +132,7 @@ async def _pruned_twice(api: Api) -> None:
 
 @CHECKS.rule(PRUNE, "25 supersteps: other threads are untouched")
 async def _pruned_apart(api: Api) -> None:
-    talk, other = await Talk.held(api), await Talk.held(api)
+    talk, other = await Talk.held(api, PRUNE), await Talk.held(api, PRUNE)
     before = await other.history()
     await talk.clean("prune", [talk.id], strategy="keep_latest")
     same(await other.history(), before, "the other thread")
@@ -138,7 +140,7 @@ async def _pruned_apart(api: Api) -> None:
 
 @CHECKS.rule(RUNS, "25 supersteps: the latest state is as before, whichever run goes")
 async def _runs(api: Api) -> None:
-    talk = await Talk.held(api)
+    talk = await Talk.held(api, RUNS)
     before = await talk.state()
     for turn in range(TURNS - 1):
         await talk.clean("delete_for_runs", [talk.run(turn)])
@@ -147,7 +149,7 @@ async def _runs(api: Api) -> None:
 
 @CHECKS.rule(RUNS, "25 supersteps: the thread goes on")
 async def _runs_go_on(api: Api) -> None:
-    talk = await Talk.held(api)
+    talk = await Talk.held(api, RUNS)
     await talk.clean("delete_for_runs", [talk.run(turn) for turn in range(TURNS - 1)])
     await talk.say("more")
     same(await talk.state(), expected(TURNS, "more"), "state after another turn")
@@ -155,7 +157,7 @@ async def _runs_go_on(api: Api) -> None:
 
 @CHECKS.rule(RUNS, "25 supersteps: without the last run the thread is as before that run")
 async def _last_run(api: Api) -> None:
-    talk = await Talk.held(api)
+    talk = await Talk.held(api, RUNS)
     await talk.clean("delete_for_runs", [talk.run(TURNS - 1)])
     same(await talk.state(), expected(TURNS - 1), "state")
     await talk.say("instead")
@@ -164,7 +166,7 @@ async def _last_run(api: Api) -> None:
 
 @CHECKS.rule(COPY, "25 supersteps: state and history of the copy are the source's")
 async def _copied(api: Api) -> None:
-    talk, target = await Talk.held(api), str(uuid4())
+    talk, target = await Talk.held(api, COPY), str(uuid4())
     await talk.clean("copy_thread", talk.id, target)
     same(await talk.state(target), expected(TURNS), "state of the copy")
     same(await talk.history(target), await talk.history(), "history of the copy")
@@ -172,7 +174,7 @@ async def _copied(api: Api) -> None:
 
 @CHECKS.rule(COPY, "25 supersteps: the copy and the source go on apart")
 async def _copied_goes_on(api: Api) -> None:
-    talk, target = await Talk.held(api), str(uuid4())
+    talk, target = await Talk.held(api, COPY), str(uuid4())
     await talk.clean("copy_thread", talk.id, target)
     before = await talk.history()
     await talk.say("more", thread_id=target)

@@ -170,7 +170,7 @@ _NOTES = {
     "encrypted": (
         "{n} threads are encrypted and were not judged",
         "nothing: what their checkpoints need of one another cannot be seen from here",
-        "the application's own saver reads them; retention here leaves them alone",
+        "the application's own saver reads them; retention does with --graph and its serializer",
     ),
     "dead-namespace": (
         "{n} namespaces of subgraph calls whose calling checkpoint is gone",

@@ -53,7 +53,9 @@ _NEEDED = {
 class SqliteDatabase:
     """One file and one connection (see `base.Database`)."""
 
-    def __init__(self, path: Path, *, write: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, write: bool = False, serde: SerializerProtocol | None = None
+    ) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._connection = _open(path, write)
@@ -69,7 +71,7 @@ class SqliteDatabase:
             task_path="task_path" in columns["writes"],
             writable=write,
         )
-        self._rows = SqliteRows(self._connection, self._lock)
+        self._rows = SqliteRows(self._connection, self._lock, serde)
 
     @property
     def facts(self) -> Facts:

@@ -70,7 +70,7 @@ class Selection:
         if self.latest and self.last is not None:
             raise UsageError("copy either the latest state or the last turns, not both")
         if self.folded and not self.latest:
-            raise UsageError("only the latest state can be folded: copy with latest")
+            raise UsageError("only the latest state can be folded: add --latest, or give no graph")
         if self.last is not None and self.last < 1:
             raise UsageError(f"last={self.last}: the number of turns must be 1 or more")
 

@@ -172,7 +172,7 @@ def load_graph(reference: str) -> Any:
         raise BackendError(f"graph {reference!r} cannot be built: {one_line(error)}") from error
     if not hasattr(found, "get_subgraphs") or not hasattr(found, "channels"):
         raise UsageError(
-            f"graph {reference!r} is a {type(found).__name__}: name a compiled graph, or a "
+            f"graph {reference!r} is of type {type(found).__name__}: name a compiled graph, or a "
             "function without arguments that returns one"
         )
     return found

@@ -45,8 +45,8 @@ _AGE = re.compile(r"(\d+)([smhdw])")
 class RetentionPolicy:
     """The rules, each off by default. A policy without any keep rule keeps every checkpoint.
 
-    Raises `UsageError` for a number of turns below 1, a negative age, no rule at all, and
-    `snapshot` beside a rule that takes leaves or threads.
+    Raises `UsageError` for a number of turns below 1, a negative age, no rule at all, `delete`
+    beside a keep rule, and `snapshot` beside a rule that takes leaves or threads.
     """
 
     keep_latest: bool = False
@@ -67,6 +67,8 @@ class RetentionPolicy:
         values = (getattr(self, field.name) for field in fields(self))
         if all(value in (None, False, "walk") for value in values):
             raise UsageError(f"a policy needs a rule: {', '.join(RULES)}")
+        if self.delete and self.keeps:
+            raise UsageError("delete takes whole threads, whatever a keep rule says: give it alone")
         leaves = self.leaf_siblings or self.duration_leaves
         if self.delta == "snapshot" and (leaves or self.delete or self.idle_threads is not None):
             raise UsageError("snapshot deletes no checkpoint: take leaves and threads apart")
@@ -109,11 +111,17 @@ def parse_policy(text: str) -> RetentionPolicy:
     given twice, and two of `compact`, `refuse` and `snapshot` together.
     """
     values: dict[str, object] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and not all(parts):
+        raise UsageError(f"policy {text!r}: a rule is missing before or after a comma")
+    for part in filter(None, parts):
         name, _, value = part.partition("=")
         key, found = _rule(name, value, "=" in part)
         if key in values:
-            raise UsageError(f"policy {text!r}: {name} is given twice or contradicts another rule")
+            if key == "delta":
+                names = ", ".join(get_args(Delta)[1:])
+                raise UsageError(f"policy {text!r}: give only one of {names}")
+            raise UsageError(f"policy {text!r}: {name} is given twice")
         values[key] = found
     return RetentionPolicy(**values)  # type: ignore[arg-type]
 

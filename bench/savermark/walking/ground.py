@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 from typing_extensions import TypedDict
 
-from savermark.errors import Unsupported
+from savermark.errors import BackendError, Unsupported
 from savermark.graphs.channels import extend_all
 from savermark.history.walks import walk, walk_names, with_walk
 from savermark.records import Check, CostRow, Phase, PhaseStorage, SampleSet
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FLOOR = "floor"  # what the floor is called among the walks
 ALL = "all"  # the history of every state
 BASE = "base"  # the walk that every other one is compared with
+EVERY = "all"  # as `reads.walks`: whatever is registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,27 @@ class Ground:
 
 
 def chosen_walks(spec: WalkSpec) -> list[str]:
-    """The names that the workload asks for. Raises `UsageError` for an unknown one."""
+    """The names that the workload asks for, of all those that can be loaded.
+
+    Raises `UsageError` for an unknown one, `BackendError` for one that is named and cannot be
+    loaded.
+    """
     wanted = spec.reads.walks.strip()
-    names = walk_names() if wanted == "all" else [name.strip() for name in wanted.split(",")]
+    if wanted == EVERY:
+        return [name for name in walk_names() if not _broken(name)]
+    names = [name.strip() for name in wanted.split(",")]
     for name in names:
         walk(name)
     return list(dict.fromkeys(names))
+
+
+def _broken(name: str) -> str:
+    """Why a registered walk cannot be loaded, else empty."""
+    try:
+        walk(name)
+    except BackendError as error:
+        return str(error)
+    return ""
 
 
 def config(number: int) -> RunnableConfig:
@@ -91,6 +107,10 @@ def config(number: int) -> RunnableConfig:
 def walk_reads(ground: Ground) -> list[Read]:
     """The walk from the head by each walk that can read this saver; base first."""
     names = chosen_walks(ground.spec)
+    if ground.spec.reads.walks.strip() == EVERY:
+        for name in walk_names():
+            if why := _broken(name):
+                ground.unsupported(f"walk_{name}", why)
     head, wanted = config(ground.spec.thread.depth - 1), channels(ground.spec)
     found = []
     for name in sorted(names, key=lambda name: (name != BASE, name)):

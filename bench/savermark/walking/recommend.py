@@ -66,8 +66,8 @@ class Recommendation:
         if self.chosen is None:
             best = min(self.choices, key=lambda choice: choice.sure_ns)
             return (
-                f"{where}: no frequency reads within {budget}; the fastest, {best.name}, takes "
-                f"{format_ns(best.read_ns)}"
+                f"{where}: no frequency surely reads within {budget}; the fastest, {best.name}, "
+                f"takes up to {format_ns(best.sure_ns)}"
             )
         chosen = self.chosen
         what = "no snapshot needed" if chosen.frequency is None else f"snapshot {chosen.name}"

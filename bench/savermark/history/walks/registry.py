@@ -20,7 +20,7 @@ def walk_names() -> list[str]:
 
 
 def walk(name: str) -> Walk:
-    """The walk of this name.
+    """The walk of this name. Looks through the installed packages, so ask once and keep it.
 
     Raises `UsageError` for an unknown name, `BackendError` when its package cannot be imported.
     """

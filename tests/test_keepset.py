@@ -90,6 +90,11 @@ def line(kept: Kept) -> Hand:
     return hand.put("c3", "c2", moved="a", counts="a")
 
 
+def test_a_config_without_a_thread_is_told(kept: Kept) -> None:
+    with pytest.raises(UsageError, match="must name a thread_id"):
+        keep_set(kept.saver, {"configurable": {}})
+
+
 def test_t1_the_seed_is_the_last_that_stays(kept: Kept) -> None:
     hand = line(kept)
     assert keep(kept, hand.thread) == {"c1", "c2", "c3"}

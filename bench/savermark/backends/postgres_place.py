@@ -50,7 +50,10 @@ def told(dsn: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise BackendError(f"Postgres: {redact(str(error), dsn)}") from error
+        line = f"Postgres: {redact(str(error), dsn)}"
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+            line += " (does the server run, and are host, port, user and database right?)"
+        raise BackendError(line) from error
 
 
 def place_name(name: str) -> str:

@@ -175,7 +175,7 @@ _NOTES = {
     "dead-namespace": (
         "{n} namespaces of subgraph calls whose calling checkpoint is gone",
         "nothing can reach their rows any more, and they stay for ever",
-        "savermark db prune takes them",
+        "savermark db prune takes them, unless it refuses the thread",
     ),
     "undated": (
         "{n} checkpoints have ids that carry no time",

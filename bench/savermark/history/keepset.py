@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from savermark.errors import UsageError
 from savermark.history.image import CheckpointRow
 from savermark.history.kinds import is_memory, is_sqlite, unwrapped
 from savermark.history.lineage import TASKS, Channels, KeepSet, check_channels, needs
@@ -32,7 +33,8 @@ def keep_set(
     that one included; with `channels=[]` the checkpoint alone. "auto" takes the channels from the
     data (`lineage.missing_values`). What counts as stored is the saver's own rule.
 
-    Raises `LineageError` for a parent that is named and not stored, and for a circle.
+    Raises `LineageError` for a parent that is named and not stored, and for a circle, `UsageError`
+    for a config without a thread.
     """
     plan, answer = _plan(saver, config, channels), None
     while True:
@@ -115,7 +117,9 @@ def _located(saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> Runnabl
 
     An int as thread id works on memory alone, which keeps it apart from its text.
     """
-    given = config["configurable"]
+    given = config.get("configurable", {})
+    if "thread_id" not in given:
+        raise UsageError('config["configurable"] must name a thread_id')
     thread = given["thread_id"]
     where: dict[str, Any] = {
         "thread_id": thread if is_memory(unwrapped(saver)) else str(thread),

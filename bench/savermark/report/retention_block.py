@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from savermark.frame.retention import Judged
     from savermark.results import RunResult
 
-NO_PROOF = "No verification: the scenario checks its answers and the final state itself."
+NO_PROOF = "The scenario itself checks each answer and the final state; no policy is verified."
 
 
 _LEGEND = (
